@@ -1,0 +1,102 @@
+"""What a simulated or a live run comes to: the values that tables and figures are made of."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from simsched.messages import Hparams
+from simsched.timeline import Kind, Timeline
+
+Fate: TypeAlias = Literal["finished", "stopped", "diverged", "censored", "lost"]
+
+
+class Milestone(msgspec.Struct, frozen=True):
+    """One reported milestone of a trial. `score` is None where the trial diverged."""
+
+    at_s: float
+    step: int
+    score: float | None
+
+
+class TrialResult(msgspec.Struct, frozen=True):
+    """What became of one trial. Scores are in the metric's own sense (`mode`)."""
+
+    trial: int
+    trace: int | None
+    """The recorded trial that was replayed (its number in the trace file)."""
+    hparams: Hparams
+    milestones: int
+    step: int
+    best_score: float | None
+    fate: Fate
+    curve: tuple[Milestone, ...] = ()
+
+
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One scheduler on one cluster, one replication."""
+
+    scheduler: str
+    """As it was given, e.g. "hypertrick" or "hypertrick:eviction_rate=0.5"."""
+    replication: int
+    nodes: int
+    workers: int
+    wall_time_s: float
+    utilization: float
+    occupancy: float
+    completion_rate: float
+    best_score: float | None
+    best_trial: int | None
+    time_to_best_s: float | None
+    node_seconds: dict[Kind, float]
+    preemptions: int
+    saves: int
+    loads: int
+    milestones: int
+    censored: int
+    approximate: bool
+    """Rests on curves nobody recorded (PBT after an exploit)."""
+    approximation: dict[str, float]
+    """For approximate runs: `exploits`, `own_curve_share`, `mean_distance`; else empty."""
+    notes: tuple[str, ...]
+    trials: tuple[TrialResult, ...]
+    timeline: Timeline
+
+    @property
+    def node_hours(self) -> float:
+        """Nodes × wall time, in hours: what the cluster costs."""
+        return self.nodes * self.wall_time_s / 3600
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a simulation was given: enough to repeat it."""
+
+    version: str
+    traces: str
+    """Name of the shipped curves, or the file's name."""
+    traces_sha256: str
+    game: str
+    metric: str
+    mode: Literal["max", "min"]
+    synthetic: bool
+    recorded_trials: int
+    nodes: tuple[int, ...]
+    node_speeds: tuple[float, ...]
+    """Speed factor of each node, recycled when there are more nodes; (1.0,) is uniform."""
+    workers: tuple[int, ...]
+    schedulers: tuple[str, ...]
+    phases: int
+    phase_length: int
+    unit: Literal["episodes", "steps", "seconds", "reports"]
+    start_s: float
+    save_s: float
+    load_s: float
+    replications: int
+    resample: bool
+    seed: int
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """The result of a simulation: its settings and every run, in the order they were asked for."""
+
+    settings: Settings
+    runs: tuple[RunResult, ...]
