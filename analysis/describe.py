@@ -1,0 +1,167 @@
+"""What a comparison is, in words: its title, its sentence, its tags and how to repeat it."""
+
+import shlex
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from simsched.analysis.statistics import Row
+from simsched.analysis.wording import count, duration, listing, percent, plural
+from simsched.results import Settings
+
+MARKS = {"approximate": "*", "censored": "†", "order only": "‡"}
+"""What stands behind a scheduler's name where a tag holds for some rows only."""
+
+
+class Tag(NamedTuple):
+    """Something a reader must know to judge the figures. `mark` is empty where it is for all."""
+
+    name: str
+    mark: str
+    text: str
+
+
+def marks(row: Row) -> str:
+    """Return the footnote marks of a row, such as `*†`."""
+    held = {
+        "approximate": row.approximate,
+        "censored": row.censored > 0,
+        "order only": row.order_only,
+    }
+    return "".join(MARKS[name] for name, holds in held.items() if holds)
+
+
+def tags(settings: Settings, rows: Sequence[Row]) -> list[Tag]:
+    """Return what the figures rest on, in the order in which it matters."""
+    found = [_origin(settings)]
+    if any(row.approximate for row in rows):
+        found.append(Tag("approximate", MARKS["approximate"], _approximate(rows)))
+    censored = sum(row.censored for row in rows)
+    if censored:
+        text = (
+            f"{plural(censored, 'trial')} reached the end of a record that was cut short, "
+            "and ended there; with more of the record they might have gone on."
+        )
+        found.append(Tag("censored", MARKS["censored"], text))
+    if any(row.order_only for row in rows):
+        text = (
+            "Every replication replays all the recorded trials, so the intervals show what "
+            "the order of the trials does, not what another draw of trials would do."
+        )
+        found.append(Tag("order only", MARKS["order only"], text))
+    if settings.resample:
+        text = "Each replication after the first draws its trials anew from the recorded ones."
+        found.append(Tag("resampled", "", text))
+    replications = max(row.replications for row in rows)
+    if replications > 1:
+        text = f"± is half the 95 % t interval of the mean over {replications} replications."
+        found.append(Tag("intervals", "", text))
+    return found
+
+
+def _origin(settings: Settings) -> Tag:
+    if settings.synthetic:
+        return Tag(
+            "synthetic",
+            "",
+            f"The learning curves ({settings.traces}) were generated, not recorded: they show "
+            "what the schedulers do, and nothing about a real game.",
+        )
+    recorded = plural(settings.recorded_trials, "trial")
+    return Tag("recorded", "", f"The learning curves ({settings.traces}) were recorded: {recorded}.")
+
+
+def _approximate(rows: Sequence[Row]) -> str:
+    text = (
+        "Rests on curves nobody recorded: after an exploit the replay goes on along the "
+        "recorded trial with the nearest hyperparameters."
+    )
+    figures = [row.approximation for row in rows if row.approximation]
+    if not figures:
+        return text
+    shown = [f"{_mean(figures, 'exploits'):.3g} exploits in a run"]
+    if all("own_curve_share" in each for each in figures):
+        own = percent(_mean(figures, "own_curve_share"))
+        shown.append(f"{own} of them along the donor's own curve")
+    if all("mean_distance" in each for each in figures):
+        shown.append(f"neighbours {_mean(figures, 'mean_distance'):.3g} away on average")
+    return f"{text} Here: {', '.join(shown)}."
+
+
+def _mean(figures: Sequence[dict[str, float]], name: str) -> float:
+    return sum(each[name] for each in figures) / len(figures)
+
+
+def cluster(settings: Settings) -> str:
+    """Return the cluster and the number of trials, such as `6 nodes, 16 trials`."""
+    nodes = listing([count(each) for each in settings.nodes])
+    workers = listing([count(each) for each in settings.workers])
+    return (
+        f"{nodes} {'node' if settings.nodes == (1,) else 'nodes'}, "
+        f"{workers} {'trial' if settings.workers == (1,) else 'trials'}"
+    )
+
+
+def lengths(settings: Settings) -> str:
+    """Return how long a trial can get, such as `10 phases of 2 500 episodes`."""
+    unit = {"episodes": "episode", "steps": "step", "seconds": "second", "reports": "report"}
+    length = plural(settings.phase_length, unit[settings.unit])
+    if settings.phases == 1:
+        return f"one phase of {length}"
+    return f"{count(settings.phases)} phases of {length}"
+
+
+def costs(settings: Settings) -> str:
+    """Return what starts and checkpoints cost."""
+    named = [("start", settings.start_s), ("save", settings.save_s), ("load", settings.load_s)]
+    shown = [f"{name} {duration(cost_s)}" for name, cost_s in named if cost_s > 0]
+    return ", ".join(shown) if shown else "starts and checkpoints are free"
+
+
+def speeds(settings: Settings) -> str:
+    """Return the speed factors of the nodes."""
+    if set(settings.node_speeds) <= {1.0}:
+        return "all nodes alike"
+    return ", ".join(f"{speed:g}" for speed in settings.node_speeds) + ", and over again"
+
+
+def title(settings: Settings) -> str:
+    """Return the game (or the name of the curves) and the cluster."""
+    return f"{settings.game or settings.traces} on {cluster(settings)}"
+
+
+def sentence(settings: Settings, rows: Sequence[Row]) -> str:
+    """Return what was done, in one sentence."""
+    schedulers = list(dict.fromkeys(row.scheduler for row in rows))
+    replications = max(row.replications for row in rows)
+    what = f"{listing(schedulers)} on {cluster(settings)} of up to {lengths(settings)} each"
+    times = f", {replications} replications" if replications > 1 else ""
+    return f"{what}{times}; {costs(settings)}."
+
+
+def command_line(settings: Settings) -> str:
+    """Return the command that repeats the comparison."""
+    words = ["simsched", "simulate", "--traces", settings.traces]
+    words += ["--nodes", _joined(settings.nodes), "--workers", _joined(settings.workers)]
+    for scheduler in settings.schedulers:
+        words += ["--scheduler", scheduler]
+    words += ["--phases", str(settings.phases), "--phase-length", str(settings.phase_length)]
+    words += ["--unit", settings.unit]
+    for option, cost_s in (
+        ("--start-cost", settings.start_s),
+        ("--save-cost", settings.save_s),
+        ("--load-cost", settings.load_s),
+    ):
+        if cost_s > 0:
+            words += [option, f"{cost_s:g}"]
+    if set(settings.node_speeds) != {1.0}:
+        words += ["--node-speeds", ",".join(f"{speed:g}" for speed in settings.node_speeds)]
+    if settings.replications > 1:
+        words += ["--replications", str(settings.replications)]
+    if settings.resample:
+        words.append("--resample")
+    words += ["--seed", str(settings.seed)]
+    return shlex.join(words)
+
+
+def _joined(values: Sequence[int]) -> str:
+    return ",".join(str(value) for value in values)

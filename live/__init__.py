@@ -1,0 +1,1 @@
+"""The live world: training for real on local processors, and recording what happened."""

@@ -1,0 +1,11 @@
+"""What the live world raises."""
+
+from simsched.errors import SimschedError
+
+
+class LiveError(SimschedError):
+    """Bad input or a broken recording; `str()` of it is the one line to show."""
+
+
+class DivergedError(ArithmeticError):
+    """A loss, a gradient or a parameter is no longer finite: the trial has diverged."""

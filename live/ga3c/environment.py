@@ -1,0 +1,159 @@
+"""Groups of environments that are stepped together, and which games there are.
+
+Atari games come from ale-py's own vectorised environment: 84x84 grey frames, 4 stacked, 4
+skipped with the maximum over the last two, up to 30 no-ops at the start, no sticky actions,
+whole games (a lost life does not end an episode), at most 108,000 frames. Everything else is
+a Gymnasium environment with discrete actions. Rewards come out as they are, unclipped.
+"""
+
+import difflib
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from ale_py import roms
+from ale_py.vector_env import AtariVectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
+from numpy.typing import NDArray
+
+from simsched.live.errors import LiveError
+
+FRAME_SKIP = 4
+"""Frames of an Atari game in one agent step."""
+
+
+class Step(NamedTuple):
+    """What one step of a group of n environments returned."""
+
+    observations: NDArray[Any]
+    """(n, ...): what each agent sees next, after a reset where its episode ended."""
+    rewards: NDArray[np.float64]
+    """(n,), unclipped."""
+    terminated: NDArray[np.bool_]
+    """(n,): the episode truly ended."""
+    truncated: NDArray[np.bool_]
+    """(n,): the time limit struck; false where the episode truly ended."""
+    final_observations: Sequence[Any] | NDArray[Any]
+    """Indexed by environment: the last observation of an episode that ended in this step."""
+
+
+def atari_games() -> dict[str, str]:
+    """Names of Atari games as Gymnasium has them (`MsPacman`), with those of their ROMs."""
+    return {"".join(part.title() for part in rom.split("_")): rom for rom in sorted(_roms())}
+
+
+def _roms() -> list[str]:
+    return list(roms.get_all_rom_ids())
+
+
+def canonical_game(name: str) -> str:
+    """Return the name this program uses for a game.
+
+    Raises:
+        LiveError: no such game; the message offers the nearest name.
+    """
+    games = atari_games()
+    for game, rom in games.items():
+        if name.lower() in (game.lower(), rom):
+            return game
+    registered = [key for key in gymnasium.registry if not key.startswith("ALE/")]
+    if name in registered:
+        return name
+    bare = re.sub(r"^ALE/|(NoFrameskip|Deterministic)?-v\d+$", "", name)
+    lower = {known.lower(): known for known in [*registered, *games]}
+    near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
+    near = near or difflib.get_close_matches(bare.lower(), lower, n=1, cutoff=0.5)
+    if bare in games:
+        near = [bare.lower()]
+    hint = f"did you mean {lower[near[0]]!r}?" if near else "use for example MsPacman or CartPole-v1"
+    raise LiveError(f"game: {name!r} is unknown, {hint}")
+
+
+def is_atari(game: str) -> bool:
+    """Whether a canonical name is that of an Atari game."""
+    return game in atari_games()
+
+
+class EnvironmentGroup:
+    """Environments of one game, stepped together; ended episodes restart in the same step."""
+
+    def __init__(self, game: str, size: int) -> None:
+        """Construct `size` environments of a game; LiveError if it cannot be trained on."""
+        self.game = canonical_game(game)
+        self.size = size
+        self.frames = is_atari(self.game)
+        self._environments: VectorEnv[Any, Any, Any] = (
+            _atari(self.game, size) if self.frames else _gymnasium(self.game, size)
+        )
+        actions = self._environments.single_action_space
+        if not isinstance(actions, gymnasium.spaces.Discrete):
+            self.close()
+            raise LiveError(f"game: {self.game} has actions {actions}, only discrete ones can be trained")
+        observations = self._environments.single_observation_space
+        if not isinstance(observations, gymnasium.spaces.Box):
+            self.close()
+            raise LiveError(
+                f"game: {self.game} has observations {observations}, only arrays (Box) can be trained"
+            )
+        self.actions = int(actions.n)
+        self._first_action = int(actions.start)
+        self.observation_shape = tuple(int(n) for n in observations.shape)
+
+    def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
+        """Start an episode everywhere, from one seed per environment; returns (n, ...)."""
+        if self.frames:
+            observations, _ = self._environments.reset(seed=np.asarray(seeds))  # type: ignore[arg-type]
+        else:
+            observations, _ = self._environments.reset(seed=[int(seed) for seed in seeds])
+        return np.asarray(observations)
+
+    def step(self, actions: NDArray[np.int64]) -> Step:
+        """Take one action, counted from 0, in each environment.
+
+        Raises:
+            LiveError: an action is out of range (ale-py would wait for ever).
+        """
+        if actions.shape != (self.size,) or actions.min() < 0 or actions.max() >= self.actions:
+            raise LiveError(
+                f"actions: {actions.tolist()} must be {self.size} whole numbers from 0 to "
+                f"{self.actions - 1}"
+            )
+        observations, rewards, terminated, truncated, info = self._environments.step(
+            actions + self._first_action
+        )
+        return Step(
+            observations,
+            np.asarray(rewards, dtype=np.float64),
+            np.asarray(terminated),
+            np.asarray(truncated) & ~np.asarray(terminated),
+            info.get("final_obs", ()),
+        )
+
+    def close(self) -> None:
+        """Release the environments."""
+        self._environments.close()
+
+
+def _atari(game: str, size: int) -> VectorEnv[Any, Any, Any]:
+    return AtariVectorEnv(
+        atari_games()[game],
+        size,
+        num_threads=1,
+        reward_clipping=False,
+        frameskip=FRAME_SKIP,
+        autoreset_mode=AutoresetMode.SAME_STEP,
+    )
+
+
+def _gymnasium(game: str, size: int) -> VectorEnv[Any, Any, Any]:
+    try:
+        return gymnasium.make_vec(
+            game,
+            size,
+            vectorization_mode="sync",
+            vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP},
+        )
+    except (gymnasium.error.Error, ImportError) as error:
+        raise LiveError(f"game: {game} cannot be made: {error}") from error

@@ -1,0 +1,108 @@
+"""What a recording is to hold, written down before the first trial starts."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from simsched.draws import keyed
+from simsched.live.errors import LiveError
+from simsched.live.ga3c.settings import Settings
+from simsched.live.parts import write_atomically
+from simsched.messages import Hparams
+from simsched.space import PUBLISHED_GA3C
+
+PLAN_FILE = "plan.json"
+
+
+class Session(msgspec.Struct, frozen=True):
+    """One call that trained for this recording: an interrupted recording has several."""
+
+    date: str
+    cores: int
+    hardware: str
+    versions: dict[str, str]
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A recording: its trials with their hyperparameters, and everything they share."""
+
+    game: str
+    trials: int
+    steps: int
+    """Agent steps of each trial, summed over its agents."""
+    seed: int
+    space: dict[str, Any]
+    training: dict[str, Any]
+    """The settings that all trials share."""
+    hparams: list[Hparams]
+    """By trial."""
+    sessions: list[Session] = []
+    output_sha256: str = ""
+    """Of the assembled file, once there is one."""
+
+    def settings(self, trial: int) -> Settings:
+        """Return one trial's settings."""
+        fields = {**self.training, **self.hparams[trial]}
+        return msgspec.convert(
+            {"game": self.game, "seed": self.seed, "trial": trial, **fields}, Settings
+        )
+
+    def save(self, parts: Path) -> None:
+        """Write the plan into the parts folder."""
+        content = msgspec.json.format(msgspec.json.encode(self), indent=2)
+        write_atomically(parts / PLAN_FILE, content + b"\n")
+
+
+def make_plan(game: str, *, trials: int, steps: int, seed: int, agents: int) -> Plan:
+    """Draw the trials of a recording from the published GA3C search space.
+
+    Trial k gets what random search with this seed suggests to its trial k.
+
+    Raises:
+        LiveError: a value makes no sense. Whether the game exists is not checked here.
+    """
+    for name, value in (("trials", trials), ("steps", steps)):
+        if value < 1:
+            raise LiveError(f"{name}: {value} is too small, use 1 or more")
+    defaults = Settings(game=game, seed=seed, agents=agents)
+    own = {"game", "seed", "trial", *PUBLISHED_GA3C.parameters}
+    return Plan(
+        game=game,
+        trials=trials,
+        steps=steps,
+        seed=seed,
+        space=PUBLISHED_GA3C.to_json(),
+        training={key: value for key, value in msgspec.structs.asdict(defaults).items() if key not in own},
+        hparams=[PUBLISHED_GA3C.sample(keyed(seed, "suggest", trial)) for trial in range(trials)],
+    )
+
+
+def read_plan(parts: Path) -> Plan | None:
+    """Read the plan of a parts folder; None if there is none yet.
+
+    Raises:
+        LiveError: the file cannot be read as a plan.
+    """
+    path = parts / PLAN_FILE
+    if not path.exists():
+        return None
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Plan)
+    except msgspec.DecodeError as error:
+        raise LiveError(f"{path}: not the plan of a recording: {error}") from error
+
+
+def require_same(recorded: Plan, asked: Plan, parts: Path) -> None:
+    """Raise LiveError, saying what differs, if two plans are not of the same recording."""
+    ignored = {"sessions", "output_sha256"}
+    old, new = (
+        {k: v for k, v in msgspec.to_builtins(plan).items() if k not in ignored}
+        for plan in (recorded, asked)
+    )
+    found = differences(old, new)
+    if found:
+        raise LiveError(
+            f"{parts}: holds another recording: {'; '.join(found[:3])}; "
+            "use the same options to go on with it, or another --out"
+        )

@@ -1,0 +1,43 @@
+"""Rehearse a hyperparameter search on a simulated cluster, then run it for real.
+
+    >>> import simsched
+    >>> result = simsched.simulate("MsPacman", nodes=6, workers=16)
+    >>> print(simsched.table(result))
+    >>> simsched.write_report(result, "report.html")
+
+Names are loaded on first use, so that importing the package costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from simsched._version import __version__
+
+if TYPE_CHECKING:
+    from simsched.analysis import write_report
+    from simsched.comparison import simulate
+    from simsched.errors import SimschedError
+    from simsched.results import Comparison, RunResult
+    from simsched.schedulers import register
+    from simsched.space import Categorical, Integer, Real, SearchSpace
+
+_HOME = {
+    "Categorical": "simsched.space",
+    "Comparison": "simsched.results",
+    "Integer": "simsched.space",
+    "Real": "simsched.space",
+    "RunResult": "simsched.results",
+    "SearchSpace": "simsched.space",
+    "SimschedError": "simsched.errors",
+    "register": "simsched.schedulers",
+    "simulate": "simsched.comparison",
+    "write_report": "simsched.analysis",
+}
+
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

@@ -1,0 +1,312 @@
+"""`simulate`: schedulers side by side, on the same recorded trials and the same cluster."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import msgspec
+
+from simsched._version import __version__
+from simsched.cluster import Cluster
+from simsched.draws import keyed
+from simsched.errors import SimschedError
+from simsched.journal import Journal
+from simsched.replay import Neighbours, Unit, curve_of
+from simsched.results import Comparison, RunResult, Settings
+from simsched.run_result import make_result
+from simsched.schedulers import Plan, build, parse
+from simsched.searchers import Given
+from simsched.simulation import SimulatedCluster
+from simsched.space import SearchSpace, infer
+from simsched.traces import TraceSet, load
+
+DEFAULT_SCHEDULERS = ("successive-halving", "hyperband", "hypertrick", "pbt")
+UNITS: tuple[Unit, ...] = ("episodes", "steps", "seconds", "reports")
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One run to simulate: a scheduler, a cluster size, a replication."""
+
+    scheduler: str
+    nodes: int
+    workers: int
+    replication: int
+
+    @property
+    def file_name(self) -> str:
+        """A name for its files, the same whatever else is run."""
+        safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in self.scheduler)
+        return f"{safe}.nodes-{self.nodes}.workers-{self.workers}.replication-{self.replication}"
+
+
+def simulate(
+    traces: str | Path | TraceSet = "MsPacman",
+    *,
+    nodes: int | Sequence[int] = 6,
+    workers: int | Sequence[int] | None = None,
+    schedulers: Sequence[str] = DEFAULT_SCHEDULERS,
+    phases: int = 4,
+    phase_length: int | None = None,
+    unit: Unit = "steps",
+    start_s: float = 0.0,
+    save_s: float = 0.0,
+    load_s: float = 0.0,
+    node_speeds: Sequence[float] = (1.0,),
+    replications: int = 1,
+    resample: bool = False,
+    seed: int = 0,
+    jobs: int = 1,
+    journals: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Comparison:
+    """Rehearse a hyperparameter search: replay recorded curves through real schedulers.
+
+    Args:
+        traces: name of shipped curves, a trace file, or a `TraceSet`.
+        nodes: how many trials train at a time; several numbers are compared.
+        workers: how many trials are searched over; all recorded ones, at most 16, by default.
+        schedulers: "name" or "name:key=value,…", see `simsched.schedulers`.
+        phases: of how many phases a trial's full length is.
+        phase_length: of a phase, in `unit`; by default the longest that fits every complete
+            recorded trial, rounded down to two digits.
+        unit: what progress is counted in.
+        start_s: seconds to start a worker.
+        save_s: seconds to save a checkpoint.
+        load_s: seconds to load one.
+        node_speeds: speed factor of each node, taken round and round.
+        replications: the first replays the trials in the order of the file, further ones draw
+            trials and order; all schedulers see the same.
+        resample: draw with replacement, so that there may be more workers than recorded trials.
+        seed: of all draws.
+        jobs: processes that simulate side by side; the result does not depend on it.
+        journals: a folder to write the journal of each run into.
+        progress: called with the numbers of runs done and of all.
+
+    Returns:
+        Settings and runs, ordered by nodes, workers, scheduler, replication.
+
+    Raises:
+        SimschedError: an option that makes no sense, with what would.
+        TraceError: a trace file that cannot be used.
+    """
+    recorded = traces if isinstance(traces, TraceSet) else load(str(traces))
+    limit = len(recorded.traces)
+    node_counts = (nodes,) if isinstance(nodes, int) else tuple(nodes)
+    if workers is None:
+        workers = limit if resample else min(16, limit)
+    worker_counts = (workers,) if isinstance(workers, int) else tuple(workers)
+    _check(recorded, worker_counts, unit, phases, phase_length, replications, resample, seed, jobs)
+    for text in schedulers:
+        parse(text)
+    if not schedulers or len(set(schedulers)) < len(schedulers):
+        raise SimschedError("scheduler: name at least one, and none twice")
+    if phase_length is None:
+        phase_length = default_phase_length(recorded, unit, phases)
+    _check_lengths(recorded, unit, phases, phase_length)
+    settings = Settings(
+        version=__version__,
+        traces=recorded.name,
+        traces_sha256=recorded.sha256,
+        game=recorded.meta.game,
+        metric=recorded.meta.metric,
+        mode=recorded.meta.mode,
+        synthetic=recorded.meta.synthetic,
+        recorded_trials=limit,
+        nodes=node_counts,
+        node_speeds=tuple(float(speed) for speed in node_speeds),
+        workers=worker_counts,
+        schedulers=tuple(schedulers),
+        phases=phases,
+        phase_length=phase_length,
+        unit=unit,
+        start_s=start_s,
+        save_s=save_s,
+        load_s=load_s,
+        replications=replications,
+        resample=resample,
+        seed=seed,
+    )
+    for count in node_counts:
+        _cluster(settings, count)
+    todo = [
+        Job(scheduler, n, w, r)
+        for n in node_counts
+        for w in worker_counts
+        for scheduler in schedulers
+        for r in range(replications)
+    ]
+    runs: list[RunResult] = []
+    for result in _run_all(settings, recorded, todo, jobs, journals):
+        runs.append(result)
+        if progress is not None:
+            progress(len(runs), len(todo))
+    return Comparison(settings, tuple(runs))
+
+
+def _cluster(settings: Settings, nodes: int) -> Cluster:
+    return Cluster(
+        nodes, settings.node_speeds, settings.start_s, settings.save_s, settings.load_s
+    )
+
+
+def _check(
+    recorded: TraceSet,
+    workers: tuple[int, ...],
+    unit: str,
+    phases: int,
+    phase_length: int | None,
+    replications: int,
+    resample: bool,
+    seed: int,
+    jobs: int,
+) -> None:
+    limit = len(recorded.traces)
+    for name, value in (
+        ("phases", phases), ("phase-length", phase_length), ("replications", replications),
+        ("jobs", jobs), *(("workers", w) for w in workers),
+    ):  # fmt: skip
+        if value is not None and value < 1:
+            raise SimschedError(f"{name}={value} must be at least 1")
+    if not workers:
+        raise SimschedError("workers: give at least one number")
+    if seed < 0:
+        raise SimschedError(f"seed={seed} must be at least 0")
+    if unit not in UNITS:
+        raise SimschedError(f"unit={unit!r} must be one of {', '.join(UNITS)}")
+    if max(workers) > limit and not resample:
+        raise SimschedError(
+            f"workers={max(workers)} is more than the {limit} recorded trials of {recorded.name}; "
+            f"ask for at most {limit}, or draw with replacement (--resample)"
+        )
+
+
+def trial_length(recorded: TraceSet, index: int, unit: Unit) -> float:
+    """Return how long a recorded trial is, in `unit`."""
+    trace = recorded.traces[index]
+    if unit == "reports":
+        return float(sum(not math.isnan(score) for score in trace.score))
+    return float(getattr(trace, unit)[-1])
+
+
+def default_phase_length(recorded: TraceSet, unit: Unit, phases: int) -> int:
+    """Return the longest phase that fits every complete trial, rounded down to two digits."""
+    complete = [i for i, trace in enumerate(recorded.traces) if trace.end == "complete"]
+    lengths = [trial_length(recorded, i, unit) for i in complete or range(len(recorded.traces))]
+    longest = int((min if complete else max)(lengths) / phases)
+    digits = 10 ** max(0, len(str(longest)) - 2)
+    if longest < 1:
+        raise SimschedError(
+            f"phases={phases} is more than the {min(lengths):g} {unit} of the shortest "
+            f"recorded trial of {recorded.name}"
+        )
+    return longest // digits * digits
+
+
+def _check_lengths(recorded: TraceSet, unit: Unit, phases: int, phase_length: int) -> None:
+    """Refuse milestones that lie past the end of a complete trial."""
+    needed = phases * phase_length
+    for index, trace in enumerate(recorded.traces):
+        length = trial_length(recorded, index, unit)
+        if trace.end == "complete" and length < needed:
+            raise SimschedError(
+                f"recorded trial {trace.trial} of {recorded.name} has {length:,.10g} {unit}, fewer "
+                f"than the {needed:,} that {phases} phases of {phase_length:,} need; "
+                "ask for fewer or shorter phases"
+            )
+
+
+def draw_order(settings: Settings, workers: int, replication: int) -> list[int]:
+    """Return which recorded trial each trial replays, as places in the file.
+
+    Replication 0 takes them in the order of the file, and what goes beyond them is drawn.
+    """
+    limit, seed = settings.recorded_trials, settings.seed
+    if replication == 0:
+        extra = keyed(seed, "resample", 0).integers(limit, size=max(0, workers - limit))
+        return [*range(min(workers, limit)), *(int(i) for i in extra)]
+    rng = keyed(seed, "resample" if settings.resample else "order", replication)
+    if settings.resample:
+        return [int(i) for i in rng.integers(limit, size=workers)]
+    return [int(i) for i in rng.permutation(limit)[:workers]]
+
+
+class _Simulator:
+    """Runs jobs over one prepared set of curves."""
+
+    def __init__(self, settings: Settings, recorded: TraceSet, journals: Path | None) -> None:
+        self.settings = settings
+        self.journals = journals
+        self.sign = -1.0 if settings.mode == "min" else 1.0
+        self.curves = [curve_of(t, settings.unit, self.sign) for t in recorded.traces]
+        self.space = (
+            SearchSpace.from_json(recorded.meta.space)
+            if recorded.meta.space is not None
+            else infer([curve.hparams for curve in self.curves])
+        )
+        for curve in self.curves:
+            self.space.encode(curve.hparams)
+
+    def run(self, job: Job) -> RunResult:
+        """Simulate one job."""
+        settings = self.settings
+        order = draw_order(settings, job.workers, job.replication)
+        curves = [self.curves[place] for place in order]
+        seed = settings.seed
+        if job.replication:
+            seed = int(keyed(seed, "replication", job.replication).integers(2**32))
+        plan = Plan(job.workers, settings.phases, settings.phase_length, seed)
+        searcher = Given([curve.hparams for curve in curves], self.space, seed)
+        scheduler = build(job.scheduler, plan, searcher)
+        neighbours = Neighbours(self.curves, self.space, settings.phase_length)
+        cluster = _cluster(settings, job.nodes)
+        if self.journals is None:
+            world = SimulatedCluster(scheduler, curves, neighbours, cluster, plan.maximum)
+            timeline = world.run()
+        else:
+            self.journals.mkdir(parents=True, exist_ok=True)
+            with (self.journals / f"{job.file_name}.jsonl").open("wb") as file:
+                header = {"job": msgspec.to_builtins(job), "maximum": plan.maximum}
+                journal = Journal(file, header)
+                world = SimulatedCluster(
+                    scheduler, curves, neighbours, cluster, plan.maximum, journal
+                )
+                timeline = world.run()
+        return make_result(
+            job.scheduler, job.replication, plan, world.ledger, timeline, self.sign,
+            [curve.trace for curve in curves], neighbours.summary(), scheduler.notes,
+        )  # fmt: skip
+
+
+_simulator: _Simulator | None = None
+"""Of a pool's process: the curves are sent and prepared once for all its jobs."""
+
+
+def _set_up(settings: Settings, recorded: TraceSet, journals: Path | None) -> None:
+    global _simulator
+    _simulator = _Simulator(settings, recorded, journals)
+
+
+def _run_in_pool(job: Job) -> RunResult:
+    if _simulator is None:
+        raise RuntimeError("the pool's process was not set up")
+    return _simulator.run(job)
+
+
+def _run_all(
+    settings: Settings, recorded: TraceSet, todo: list[Job], jobs: int, journals: Path | None
+) -> Iterator[RunResult]:
+    """Yield the results in the order of `todo`."""
+    if jobs == 1 or len(todo) == 1:
+        simulator = _Simulator(settings, recorded, journals)
+        for job in todo:
+            yield simulator.run(job)
+        return
+    with ProcessPoolExecutor(
+        min(jobs, len(todo)),
+        mp_context=get_context("spawn"),
+        initializer=_set_up,
+        initargs=(settings, recorded, journals),
+    ) as pool:
+        yield from pool.map(_run_in_pool, todo)

@@ -1,0 +1,213 @@
+"""Recorded curves, replayed: when a trial reaches a milestone, and with what score.
+
+A cursor walks a curve row by row and never reads past the milestone it walks to. Only the
+search for a neighbour after an exploit (`Neighbours`) looks further; it decides no verdict.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import msgspec
+import numpy as np
+
+from simsched.errors import SimschedError
+from simsched.messages import Hparams, TrialId
+from simsched.space import SearchSpace
+from simsched.traces import Trace
+
+Unit: TypeAlias = Literal["episodes", "steps", "seconds", "reports"]
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """One recorded trial in one unit. `scores` may be one row shorter than the counters."""
+
+    trace: int
+    hparams: Hparams
+    end: Literal["complete", "diverged", "censored"]
+    us: Sequence[int]
+    counts: Sequence[float]
+    scores: Sequence[float]
+
+    @property
+    def length(self) -> float:
+        """The last count."""
+        return self.counts[-1]
+
+
+def curve_of(trace: Trace, unit: Unit, sign: float) -> Curve:
+    """Prepare a trace: times in µs, the unit's counts, scores times `sign` (-1 for mode min)."""
+    scored = len(trace.score) - int(math.isnan(trace.score[-1]))
+    if unit == "reports":
+        counts = np.minimum(np.arange(1, len(trace.score) + 1), scored)
+    else:
+        counts = getattr(trace, unit)
+    return Curve(
+        trace.trial,
+        trace.hparams,
+        trace.end,
+        np.rint(trace.seconds * 1e6).astype(np.int64).tolist(),
+        counts.tolist(),
+        (trace.score[:scored] * sign).tolist(),
+    )
+
+
+class Leg(msgspec.Struct, frozen=True):
+    """A stretch of training: how long it takes at speed 1, how it ends, the score there."""
+
+    us: int
+    outcome: Literal["milestone", "diverged", "censored"]
+    score: float | None
+    reached: float
+
+
+class Cursor:
+    """Walks one trial along its curve, and on along another one after an exploit."""
+
+    def __init__(self, curve: Curve, trial: TrialId) -> None:
+        self.curve = curve
+        self.trial = trial
+        self.row = -1
+        self.score: float | None = None
+        """Of the newest milestone."""
+        self.until = 0
+        """The newest milestone, in the trial's own count."""
+
+    def advance(self, until: int) -> Leg:
+        """Walk to the first row whose count is `until` or more, or to the curve's end.
+
+        The score is the mean of the rows since the last milestone; if there are none, the last
+        score stands. Only a curve's last row may lack a score, so the first milestone has one.
+
+        Raises:
+            SimschedError: the curve is complete and too short.
+        """
+        curve, counts = self.curve, self.curve.counts
+        last = len(counts) - 1
+        row = max(self.row, 0)
+        while row < last and counts[row] < until:
+            row += 1
+        ended = counts[row] < until or not curve.scores
+        if curve.end == "diverged" and (ended or row == last):
+            return self._leg(last, "diverged", None)
+        if ended:
+            if curve.end == "censored":
+                return self._leg(last, "censored", None)
+            raise SimschedError(
+                f"recorded trial {curve.trace} ends at {curve.length:,.10g}"
+                f"{'' if curve.scores else ' without a score'}, "
+                f"before the milestone at {until:,}; ask for fewer or shorter phases"
+            )
+        scores = curve.scores[self.row + 1 : row + 1]
+        if scores:
+            self.score = math.fsum(scores) / len(scores)
+        return self._leg(row, "milestone", self.score)
+
+    def _leg(
+        self, row: int, outcome: Literal["milestone", "diverged", "censored"], score: float | None
+    ) -> Leg:
+        us = self.curve.us
+        spent = us[row] - (us[self.row] if self.row >= 0 else 0)
+        self.row = row
+        return Leg(spent, outcome, score, self.curve.counts[row])
+
+
+class Borrowed(Cursor):
+    """A trial after an exploit: it goes on along somebody else's curve from `entry` on.
+
+    Where too little curve is left, the last score and the mean pace stand, so such a leg
+    never ends for want of a curve; it may diverge where the neighbour did.
+    """
+
+    def __init__(self, curve: Curve, trial: TrialId, entry: int, step: int, score: float) -> None:
+        super().__init__(curve, trial)
+        self.row = entry
+        self.score = score
+        self.until = step
+        self.ahead = curve.counts[entry] - step
+        """What to add to the trial's own count to get the curve's."""
+        self.count = curve.counts[entry]
+        self.pace_us = curve.us[-1] / max(curve.counts[-1], 1e-9)
+
+    def advance(self, until: int) -> Leg:
+        """Walk on as `Cursor` does, and past the curve's end at its mean pace."""
+        target = until + self.ahead
+        curve, last = self.curve, len(self.curve.counts) - 1
+        row = self.row
+        while row < last and curve.counts[row] < target:
+            row += 1
+        if curve.end == "diverged" and row == last:
+            return self._leg(last, "diverged", None)
+        scores = curve.scores[self.row + 1 : row + 1]
+        if scores:
+            self.score = math.fsum(scores) / len(scores)
+        beyond = max(0.0, target - max(self.count, curve.counts[row]))
+        leg = self._leg(row, "milestone", self.score)
+        self.count = max(target, curve.counts[row])
+        return Leg(leg.us + round(beyond * self.pace_us), "milestone", leg.score, until)
+
+
+class Neighbours:
+    """Finds, after an exploit, the recorded curve to go on along.
+
+    The nearest recorded trial in the search space (logarithmic and normalised), entered where
+    its smoothed curve, the mean over one phase, first reaches the donor's score; at its best
+    point if it never does.
+    """
+
+    def __init__(self, curves: Sequence[Curve], space: SearchSpace, phase_length: int) -> None:
+        self.curves = [curve for curve in curves if curve.scores]
+        self.space = space
+        self.phase_length = phase_length
+        self._points = np.array([space.encode(curve.hparams) for curve in self.curves])
+        self._smoothed: dict[int, np.ndarray] = {}
+        self.exploits = 0
+        self.own = 0
+        self.distance = 0.0
+
+    def enter(
+        self, trial: TrialId, hparams: Hparams, step: int, score: float, own: Curve
+    ) -> Borrowed:
+        """Return the cursor of a trial that has just taken `hparams` and a donor's weights.
+
+        Args:
+            trial: the trial that exploits.
+            hparams: its new hyperparameters.
+            step: its own count, which it keeps.
+            score: the donor's.
+            own: the curve that the donor was on.
+        """
+        apart = np.linalg.norm(self._points - np.array(self.space.encode(hparams)), axis=1)
+        index = int(np.argmin(apart))
+        curve = self.curves[index]
+        self.exploits += 1
+        self.own += curve is own
+        self.distance += float(apart[index])
+        smoothed = self._smooth(index)
+        above = smoothed >= score
+        entry = int(np.argmax(above)) if above.any() else int(np.nanargmax(smoothed))
+        return Borrowed(curve, trial, entry, step, score)
+
+    def _smooth(self, index: int) -> np.ndarray:
+        """Return the mean score over the phase that ends at each scored row; NaN before one."""
+        if index not in self._smoothed:
+            curve = self.curves[index]
+            counts = np.asarray(curve.counts[: len(curve.scores)], dtype=float)
+            total = np.concatenate([[0.0], np.cumsum(curve.scores)])
+            first = np.searchsorted(counts, counts - self.phase_length, side="right")
+            rows = np.arange(len(counts))
+            means = (total[rows + 1] - total[first]) / (rows + 1 - first)
+            if counts[-1] >= self.phase_length:
+                means[counts < self.phase_length] = np.nan
+            self._smoothed[index] = means
+        return self._smoothed[index]
+
+    def summary(self) -> dict[str, float]:
+        """Return how approximate it was: exploits, share on the donor's own curve, distance."""
+        if not self.exploits:
+            return {}
+        return {
+            "exploits": float(self.exploits),
+            "own_curve_share": self.own / self.exploits,
+            "mean_distance": self.distance / self.exploits,
+        }

@@ -1,0 +1,26 @@
+"""Quantiles of scores that arrive one by one, kept sorted as they come."""
+
+import math
+
+from sortedcontainers import SortedList
+
+WORST = -math.inf
+"""Stands for a divergence (a score of None) among sorted scores."""
+
+
+def quantile(ranked: "SortedList[float]", q: float) -> float | None:
+    """Return the q-quantile with linear interpolation between order statistics.
+
+    That is Hyndman & Fan's type 7, NumPy's default. None means that it is below every
+    score: its lower neighbour is a divergence.
+    """
+    position = (len(ranked) - 1) * q
+    below = math.floor(position)
+    low: float = ranked[below]
+    if low == WORST:
+        return None
+    share = position - below
+    if share == 0:
+        return low
+    high: float = ranked[below + 1]
+    return low + (high - low) * share

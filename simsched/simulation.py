@@ -1,0 +1,169 @@
+"""The simulated world: a SimPy cluster that carries out the coordinator's commands.
+
+Each node is a SimPy process that does what it is told (start, load, train, save) and feeds
+back what came of it. Events at one instant are taken by node number, whatever the order in
+which they were scheduled; SimPy's priorities do that.
+"""
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import simpy
+from simpy.core import SimTime
+from simpy.events import Event as SimEvent
+
+from simsched.cluster import Cluster, microseconds
+from simsched.control import Control
+from simsched.coordinator import Coordinator, ProtocolError
+from simsched.events import Adopt, Command, End, Ended, Event, Hold, NodeUp, Reported, Save, Saved
+from simsched.events import Start, Train
+from simsched.journal import Journal
+from simsched.ledger import Ledger
+from simsched.messages import Checkpoint, Hparams, TrialId
+from simsched.replay import Cursor, Curve, Neighbours
+from simsched.schedulers import Scheduler
+from simsched.timeline import Timeline
+
+_BY_NODE = 2
+"""SimPy's own priorities are 0 and 1; nodes come after, in their order."""
+
+
+class _Tick(SimEvent):
+    """A timeout whose place among events at one instant is its node's number."""
+
+    def __init__(self, env: simpy.Environment, delay: SimTime, node: int) -> None:
+        super().__init__(env)
+        self._ok = True
+        self._value = None
+        env.schedule(self, _BY_NODE + node, delay)  # type: ignore[arg-type]
+
+
+class _Node:
+    """A node's inbox."""
+
+    def __init__(self, number: int, speed: float) -> None:
+        self.number = number
+        self.speed = speed
+        self.commands: list[Command] = []
+        self.wake: SimEvent | None = None
+        self.cursor: Cursor | None = None
+
+
+class SimulatedCluster:
+    """Runs one scheduler over recorded curves on simulated nodes.
+
+    Args:
+        scheduler: decides; trial i of it replays `curves[i]`.
+        curves: of the trials, in the order in which the scheduler starts them.
+        neighbours: where to go on after an exploit; needed for PBT only.
+        cluster: nodes and costs.
+        maximum: a trial's full length in resource units.
+        journal: written as the run goes, if given.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        curves: Sequence[Curve],
+        neighbours: Neighbours,
+        cluster: Cluster,
+        maximum: int,
+        journal: Journal | None = None,
+    ) -> None:
+        self.ledger = Ledger(maximum)
+        self.control = Control(Coordinator(scheduler), self.ledger, journal)
+        self.curves = curves
+        self.neighbours = neighbours
+        self.start_us = microseconds(cluster.start_s)
+        self.save_us = microseconds(cluster.save_s)
+        self.load_us = microseconds(cluster.load_s)
+        self.env = simpy.Environment(initial_time=0)
+        self.nodes = [_Node(n, cluster.speed(n)) for n in range(cluster.nodes)]
+        self.cursors: dict[TrialId, Cursor] = {}
+        self.saved: dict[Checkpoint, tuple[float, Curve]] = {}
+        """The score a checkpoint was saved at, and the curve it was on."""
+
+    def run(self) -> Timeline:
+        """Simulate to the end and return the timeline.
+
+        Raises:
+            SimschedError: a complete curve is too short for the milestones.
+        """
+        for node in self.nodes:
+            self.env.process(self._work(node))
+        self.env.run()
+        if not self.control.coordinator.finished:
+            raise ProtocolError("the simulation stalled: no events are left, trials are")
+        return self.ledger.close(int(self.env.now))
+
+    def _feed(self, event: Event) -> None:
+        """Let the control plane decide, and hand out its commands."""
+        for command in self.control.feed(event):
+            node = self.nodes[command.node]
+            node.commands.append(command)
+            if node.wake is not None and not isinstance(command, Hold):
+                node.wake.succeed()
+                node.wake = None
+
+    def _work(self, node: _Node) -> Generator[SimEvent, Any, None]:
+        """Do one command after the other, for ever; idle nodes wait to be woken."""
+        env, number = self.env, node.number
+        yield _Tick(env, 0, number)
+        self._feed(NodeUp(0, number))
+        while True:
+            if not node.commands:
+                node.wake = env.event()
+                yield node.wake
+            command = node.commands.pop(0)
+            if isinstance(command, Save):
+                self._remember(node, command.checkpoint)
+                yield _Tick(env, self.save_us, number)
+                self._feed(Saved(int(env.now), number, command.attempt))
+            elif not isinstance(command, Hold | End):
+                yield from self._train(node, command)
+
+    def _train(
+        self, node: _Node, command: Start | Train | Adopt
+    ) -> Generator[SimEvent, Any, None]:
+        start_us = load_us = 0
+        if isinstance(command, Start):
+            start_us = self.start_us
+            load_us = self.load_us if command.source is not None else 0
+            node.cursor = self._take_up(command.trial, command.hparams, command.source)
+        elif isinstance(command, Adopt):
+            load_us = self.load_us
+            if node.cursor is None:
+                raise ProtocolError(f"node {node.number} has no trial that could adopt")
+            node.cursor = self._take_up(node.cursor.trial, command.hparams, command.source)
+        cursor = node.cursor
+        if cursor is None:
+            raise ProtocolError(f"node {node.number} has no trial to train")
+        leg = cursor.advance(command.until)
+        train_us = round(leg.us / node.speed)
+        yield _Tick(self.env, start_us + load_us + train_us, node.number)
+        at = int(self.env.now)
+        if leg.outcome == "censored":
+            event: Event = Ended(at, node.number, command.attempt, leg.reached, start_us, load_us)
+        else:
+            event = Reported(
+                at, node.number, command.attempt, command.until, leg.score, leg.reached,
+                start_us, load_us,
+            )  # fmt: skip
+        cursor.until = command.until
+        self._feed(event)
+
+    def _take_up(self, trial: TrialId, hparams: Hparams, source: Checkpoint | None) -> Cursor:
+        """Return the cursor of a trial that starts, resumes, or goes on from a donor."""
+        if source is None:
+            self.cursors[trial] = Cursor(self.curves[trial], trial)
+        elif source.trial != trial:
+            score, curve = self.saved[source]
+            step = self.cursors[trial].until
+            self.cursors[trial] = self.neighbours.enter(trial, hparams, step, score, curve)
+        return self.cursors[trial]
+
+    def _remember(self, node: _Node, checkpoint: Checkpoint) -> None:
+        cursor = node.cursor
+        if cursor is None or cursor.score is None:
+            raise ProtocolError(f"node {node.number} has nothing to save")
+        self.saved[checkpoint] = (cursor.score, cursor.curve)
