@@ -67,7 +67,9 @@ def _origin(settings: Settings) -> Tag:
             "what the schedulers do, and nothing about a real game.",
         )
     recorded = plural(settings.recorded_trials, "trial")
-    return Tag("recorded", "", f"The learning curves ({settings.traces}) were recorded: {recorded}.")
+    return Tag(
+        "recorded", "", f"The learning curves ({settings.traces}) were recorded: {recorded}."
+    )
 
 
 def _approximate(rows: Sequence[Row]) -> str:

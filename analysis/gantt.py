@@ -8,19 +8,19 @@ from numpy.typing import NDArray
 
 from simsched.analysis.palette import (
     AXIS,
-    DARK,
     FILLS,
+    KEY,
     MUTED,
     ON_TRIAL,
     SHADE,
     SURFACE,
     TEXT,
-    TRIAL_COLORS,
     axis,
     base_layout,
-    trial_colorscale,
+    mixed,
+    trial_color,
 )
-from simsched.analysis.scales import TimeUnit, time_axis, time_unit
+from simsched.analysis.plotting import TimeUnit, named, time_axis, time_unit, titled
 from simsched.analysis.series import Columns, columns
 from simsched.analysis.wording import count, duration, number, percent, plural
 from simsched.results import RunResult, Settings, TrialResult
@@ -34,8 +34,6 @@ LABELLED_BARS = 900
 """With more bars than this, bars carry no trial numbers."""
 INVISIBLE = 1 / 4000
 """A stretch shorter than this share of the time axis is less than a pixel wide."""
-
-_GREY = MUTED
 
 
 class Drawn(NamedTuple):
@@ -63,26 +61,8 @@ def gantt(
     if best is not None:
         figure.add_trace(best)
     figure.update_layout(_layout(run, rows, row_px, unit, end_s))
-    head = f"{run.scheduler}{' (approximate)' if run.approximate else ''}"
     facts = f"{duration(run.wall_time_s)}, utilization {percent(run.utilization)}"
-    figure.update_layout(
-        title={
-            "text": escaped(head),
-            "font": {"size": 15, "color": TEXT},
-            "x": 0,
-            "xref": "paper",
-            "subtitle": {
-                "text": escaped(f"{facts}. {drawn.note}".strip()),
-                "font": {"size": 12, "color": MUTED},
-            },
-        }
-    )
-    return figure
-
-
-def escaped(text: str) -> str:
-    """Keep Plotly from reading a name as its own HTML."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return titled(figure, named(run), f"{facts}. {drawn.note}".strip())
 
 
 def drawable(timeline: Timeline, *, end_us: int, limit: int) -> Drawn:
@@ -147,25 +127,18 @@ def _traces(
         chosen = _kept(bars, bars.kind == code)
         if len(chosen.node) == 0:
             continue
-        traces += [_trace(kind, chosen, unit, hover, labelled), _legend(kind)]
+        traces += [_trace(kind, chosen, unit, hover, labelled), _legend(kind, not labelled)]
     return traces
 
 
 def _trace(kind: Kind, bars: Columns, unit: TimeUnit, hover: "_Hover", labelled: bool) -> go.Bar:
     divisor = unit.seconds * US_PER_S
-    marker: dict[str, Any] = {"pattern": _pattern(kind)}
-    if kind == "down":
-        marker["color"] = AXIS
-    else:
-        marker |= {
-            "color": (bars.trial % TRIAL_COLORS).astype(np.int16),
-            "colorscale": trial_colorscale(),
-            "cmin": -0.5,
-            "cmax": TRIAL_COLORS - 0.5,
-            "showscale": False,
-        }
-    if labelled:
-        marker["line"] = {"color": SURFACE, "width": 0.7}
+    # Names of colours, not numbers on a colour scale: patterned bars take no numbers.
+    dense = not labelled
+    color = [_color(kind, trial, dense) for trial in bars.trial.tolist()]
+    marker: dict[str, Any] = {"color": color}
+    if not dense:
+        marker |= {"line": {"color": SURFACE, "width": 0.7}, "pattern": _pattern(kind)}
     return go.Bar(
         name=kind,
         legendgroup=kind,
@@ -182,26 +155,28 @@ def _trace(kind: Kind, bars: Columns, unit: TimeUnit, hover: "_Hover", labelled:
     )
 
 
+def _color(kind: Kind, trial: int, dense: bool) -> str:
+    """Return a bar's colour: dense charts tell kinds apart by shades, others by patterns."""
+    if kind == "down":
+        return AXIS
+    color = trial_color(trial)
+    return mixed(ON_TRIAL, color, FILLS[kind].shade) if dense else color
+
+
 def _pattern(kind: Kind) -> dict[str, Any]:
-    fill = FILLS[kind]
-    return {
-        "shape": fill.shape,
-        "solidity": fill.solidity,
-        "size": 5,
-        "fillmode": "overlay",
-        "fgcolor": ON_TRIAL,
-        "fgopacity": 0.75,
-    }
+    """Return hatching in the trial's colour on the page's ground."""
+    return {"shape": FILLS[kind].shape, "solidity": FILLS[kind].solidity, "size": 5}
 
 
-def _legend(kind: Kind) -> go.Bar:
+def _legend(kind: Kind, dense: bool) -> go.Bar:
+    color = mixed(ON_TRIAL, KEY, FILLS[kind].shade) if dense else KEY
     return go.Bar(
         name=kind,
         legendgroup=kind,
         orientation="h",
         x=[None],
         y=[0],
-        marker={"color": AXIS, "pattern": {**_pattern(kind), "fgcolor": TEXT}},
+        marker={"color": color, "pattern": {} if dense else _pattern(kind)},
         hoverinfo="skip",
     )
 
@@ -211,7 +186,9 @@ def _labels(bars: Columns) -> dict[str, Any]:
     new = np.ones(len(bars.node), dtype=bool)
     new[1:] = (np.diff(bars.trial) != 0) | (np.diff(bars.node) != 0) | (np.diff(bars.attempt) != 0)
     return {
-        "text": [str(trial) if is_new else "" for trial, is_new in zip(bars.trial, new, strict=True)],
+        "text": [
+            str(trial) if is_new else "" for trial, is_new in zip(bars.trial, new, strict=True)
+        ],
         "textposition": "inside",
         "insidetextanchor": "middle",
         "textangle": 0,
@@ -317,7 +294,7 @@ def _layout(
     layout = base_layout(
         barmode="overlay",
         bargap=0,
-        height=round(rows * row_px + 110),
+        height=round(rows * row_px + 140),
         uniformtext={"minsize": 9, "mode": "hide"},
         xaxis=time_axis(end_s, unit),
         yaxis=axis(

@@ -22,10 +22,11 @@ class Style(NamedTuple):
 
 
 class Fill(NamedTuple):
-    """How a kind of time looks in a Gantt chart: plotly's pattern, and how dense it is."""
+    """How a kind of time looks in a Gantt chart: Plotly's pattern, its density, or a shade."""
 
     shape: str
     solidity: float
+    shade: float
 
 
 SURFACE, TEXT, MUTED, GRID, AXIS, SHADE = (
@@ -56,18 +57,20 @@ TRIAL_COLORS = 60
 """So many trials get a colour of their own; then the colours come round again."""
 ON_TRIAL = "#14181f"
 """Text and hatching on a trial's colour, on either page."""
+KEY = "#b6bfcc"
+"""What stands for any trial's colour in a legend."""
 
 FILLS: dict[Kind, Fill] = {
-    "train": Fill("", 0.0),
-    "redo": Fill("x", 0.35),
-    "start": Fill(".", 0.35),
-    "save": Fill("/", 0.5),
-    "load": Fill("\\", 0.5),
-    "wait": Fill("-", 0.3),
-    "held": Fill("|", 0.3),
-    "grace": Fill("+", 0.3),
-    "down": Fill("x", 0.6),
-    "idle": Fill("", 0.0),
+    "train": Fill("", 0.0, 0.0),
+    "redo": Fill("x", 0.5, 0.4),
+    "start": Fill(".", 0.4, 0.2),
+    "save": Fill("/", 0.5, 0.6),
+    "load": Fill("\\", 0.5, 0.35),
+    "wait": Fill("-", 0.35, 0.15),
+    "held": Fill("|", 0.35, 0.15),
+    "grace": Fill("+", 0.35, 0.15),
+    "down": Fill("x", 0.6, 0.0),
+    "idle": Fill("", 0.0, 0.0),
 }
 
 FATES: dict[Fate, str] = {
@@ -79,7 +82,7 @@ FATES: dict[Fate, str] = {
 }
 
 
-def _mixed(color: str, ground: str, share: float) -> str:
+def mixed(color: str, ground: str, share: float) -> str:
     """Return `share` of a colour on a ground, as one opaque colour."""
     pairs = zip(_channels(color), _channels(ground), strict=True)
     return _hex(tuple(share * above + (1 - share) * below for above, below in pairs))
@@ -95,7 +98,7 @@ def _hex(channels: tuple[float, ...]) -> str:
 
 def _faint(index: int) -> tuple[str, str]:
     light, dark = _LINES[index]
-    return _mixed(light, SURFACE, 0.28), _mixed(dark, _NEUTRAL_DARK[0], 0.34)
+    return mixed(light, SURFACE, 0.28), mixed(dark, _NEUTRAL_DARK[0], 0.34)
 
 
 DARK: dict[str, str] = {
@@ -118,11 +121,15 @@ def scheduler_style(index: int) -> Style:
     )
 
 
-def _trial_color(index: int) -> str:
-    """Return a colour at the golden angle from its neighbours, light enough for dark text.
+def trial_color(trial: int) -> str:
+    """Return a trial's colour: the same in every chart, light enough for dark text.
 
-    Hue, chroma and lightness are those of OKLCH (Ottosson 2020).
+    Neighbours are a golden angle apart in hue, in OKLCH (Ottosson 2020).
     """
+    return _TRIALS[trial % TRIAL_COLORS]
+
+
+def _golden(index: int) -> str:
     hue = math.radians(35 + 137.50776 * index)
     lightness = (0.76, 0.68, 0.84)[index % 3]
     a, b = 0.115 * math.cos(hue), 0.115 * math.sin(hue)
@@ -143,13 +150,7 @@ def _srgb(linear: float) -> float:
     return float(1.055 * linear ** (1 / 2.4) - 0.055)
 
 
-def trial_colorscale() -> list[tuple[float, str]]:
-    """Return a stepped colour scale: the numbers 0 … TRIAL_COLORS - 1 on cmin = -0.5."""
-    scale: list[tuple[float, str]] = []
-    for index in range(TRIAL_COLORS):
-        color = _trial_color(index)
-        scale += [(index / TRIAL_COLORS, color), ((index + 1) / TRIAL_COLORS, color)]
-    return scale
+_TRIALS = tuple(_golden(index) for index in range(TRIAL_COLORS))
 
 
 def base_layout(**changes: Any) -> dict[str, Any]:
@@ -159,7 +160,7 @@ def base_layout(**changes: Any) -> dict[str, Any]:
         "paper_bgcolor": SURFACE,
         "plot_bgcolor": SURFACE,
         "font": {"family": FONTS, "size": 12, "color": MUTED},
-        "margin": {"l": 48, "r": 16, "t": 64, "b": 40},
+        "margin": {"l": 48, "r": 16, "t": 92, "b": 40},
         "hoverlabel": {
             "bgcolor": SURFACE,
             "bordercolor": AXIS,

@@ -7,6 +7,7 @@ from typing import TypeAlias
 import msgspec
 from scipy.special import stdtrit
 
+from simsched.errors import SimschedError
 from simsched.results import Comparison, RunResult, Settings
 
 CONFIDENCE = 0.95
@@ -16,7 +17,7 @@ Group: TypeAlias = tuple[str, int, int]
 """What a row stands for: scheduler, nodes, workers."""
 
 
-class AnalysisError(ValueError):
+class AnalysisError(SimschedError):
     """The input cannot be analysed; `str()` is one line that says why."""
 
 

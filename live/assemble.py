@@ -47,7 +47,9 @@ def metadata(plan: Plan, traces: list[Trace]) -> Metadata:
     )
     training = ", ".join(f"{name} {value}" for name, value in plan.training.items())
     skip = f" ({FRAME_SKIP} frames each)" if is_atari(plan.game) else ""
-    hardware = dict.fromkeys(f"{s.hardware}, {s.cores} trial(s) at a time, one core each" for s in plan.sessions)
+    hardware = dict.fromkeys(
+        f"{s.hardware}, {s.cores} trial(s) at a time, one core each" for s in plan.sessions
+    )
     return Metadata(
         game=plan.game,
         metric="return",
@@ -59,7 +61,8 @@ def metadata(plan: Plan, traces: list[Trace]) -> Metadata:
         hardware="; ".join(hardware),
         versions=plan.sessions[-1].versions,
         date=plan.sessions[0].date,
-        recorded_by=f"{command}; GA3C on one thread, RMSProp; {training}; {len(plan.sessions)} session(s)",
+        recorded_by=f"{command}; GA3C on one thread, RMSProp, {training}; "
+        f"{len(plan.sessions)} session(s)",
         ends={str(trace.trial): trace.end for trace in traces},
     )
 

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Literal, TypeAlias
+from typing import IO, Literal, TypeAlias
 
 import msgspec
 
@@ -116,15 +116,3 @@ def folder_lock(parts: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise LiveError(f"{parts}: another simsched record is writing here") from error
         yield
-
-
-def differences(recorded: dict[str, Any], asked: dict[str, Any], prefix: str = "") -> list[str]:
-    """Return what differs between two plans, one phrase each, nested keys dotted."""
-    found = []
-    for key in sorted(recorded.keys() | asked.keys()):
-        old, new = recorded.get(key), asked.get(key)
-        if isinstance(old, dict) and isinstance(new, dict):
-            found.extend(differences(old, new, f"{prefix}{key}."))
-        elif old != new:
-            found.append(f"{prefix}{key} is {old} there and {new} here")
-    return found

@@ -73,7 +73,9 @@ def make_plan(game: str, *, trials: int, steps: int, seed: int, agents: int) -> 
         steps=steps,
         seed=seed,
         space=PUBLISHED_GA3C.to_json(),
-        training={key: value for key, value in msgspec.structs.asdict(defaults).items() if key not in own},
+        training={
+            key: value for key, value in msgspec.structs.asdict(defaults).items() if key not in own
+        },
         hparams=[PUBLISHED_GA3C.sample(keyed(seed, "suggest", trial)) for trial in range(trials)],
     )
 
@@ -95,14 +97,31 @@ def read_plan(parts: Path) -> Plan | None:
 
 def require_same(recorded: Plan, asked: Plan, parts: Path) -> None:
     """Raise LiveError, saying what differs, if two plans are not of the same recording."""
-    ignored = {"sessions", "output_sha256"}
-    old, new = (
-        {k: v for k, v in msgspec.to_builtins(plan).items() if k not in ignored}
-        for plan in (recorded, asked)
-    )
-    found = differences(old, new)
+    found = _differences(_comparable(recorded), _comparable(asked))
+    if not found:
+        # Only now: other options mean other trials, and would bury the reason.
+        old, new = (dict(enumerate(plan.hparams)) for plan in (recorded, asked))
+        found = [f"trial {t} is {old[t]} there and {new[t]} here" for t in old if old[t] != new[t]]
     if found:
         raise LiveError(
             f"{parts}: holds another recording: {'; '.join(found[:3])}; "
             "use the same options to go on with it, or another --out"
         )
+
+
+def _comparable(plan: Plan) -> dict[str, Any]:
+    ignored = {"sessions", "output_sha256", "hparams"}
+    fields: dict[str, Any] = msgspec.to_builtins(plan)
+    return {name: value for name, value in fields.items() if name not in ignored}
+
+
+def _differences(recorded: dict[str, Any], asked: dict[str, Any], prefix: str = "") -> list[str]:
+    """Return what differs between two plans, one phrase each, nested keys dotted."""
+    found = []
+    for key in sorted(recorded.keys() | asked.keys()):
+        old, new = recorded.get(key), asked.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            found.extend(_differences(old, new, f"{prefix}{key}."))
+        elif old != new:
+            found.append(f"{prefix}{key} is {old} there and {new} here")
+    return found

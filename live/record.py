@@ -21,7 +21,7 @@ from simsched.live import machine
 from simsched.live.assemble import assemble, sha256
 from simsched.live.errors import LiveError
 from simsched.live.ga3c.environment import EnvironmentGroup
-from simsched.live.parts import checkpoint_path, folder_lock, is_finished, read_lines, rows_path
+from simsched.live.parts import folder_lock, is_finished, read_lines, rows_path
 from simsched.live.plan import Plan, Session, read_plan, require_same
 from simsched.live.trial_process import Failure, Progress, Task, run_trial
 
@@ -52,7 +52,9 @@ def record(plan: Plan, out: Path, *, cores: int, listener: Listener) -> Path:
     """
     available = machine.available_cores()
     if not 1 <= cores <= len(available):
-        raise LiveError(f"cores: {cores} must be from 1 to {len(available)}, which are available here")
+        raise LiveError(
+            f"cores: {cores} must be from 1 to {len(available)}, which are available here"
+        )
     _require_trainable(plan)
     parts = parts_folder(out)
     if out.exists() and not parts.exists():
@@ -130,8 +132,7 @@ def _train_all(plan: Plan, parts: Path, cores: list[int], listener: Listener) ->
                 task = Task(plan.settings(trial), plan.steps, parts, core)
                 connection, process = _start(task)
                 running[connection] = _Worker(trial, core, process)
-            for ready in wait(list(running)):
-                assert isinstance(ready, Connection)
+            for ready in (c for c in wait(list(running)) if isinstance(c, Connection)):
                 worker = running[ready]
                 if not _receive(ready, worker, hear):
                     del running[ready]
@@ -207,9 +208,3 @@ def _stop(running: dict[Connection, _Worker]) -> None:
 def _finished_progress(parts: Path, trial: int) -> Progress:
     last = read_lines(rows_path(parts, trial))[-1]
     return Progress(trial, last.steps, last.episodes, last.seconds, None, last.end)
-
-
-def discard_checkpoints(plan: Plan, parts: Path) -> None:
-    """Delete checkpoints of finished trials that a kill left behind."""
-    for trial in range(plan.trials):
-        checkpoint_path(parts, trial).unlink(missing_ok=True)

@@ -5,7 +5,7 @@ import time
 import traceback
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,9 @@ from simsched.live.parts import (
     read_lines,
     rows_path,
 )
+
+if TYPE_CHECKING:
+    from simsched.live.ga3c.worker import Worker
 
 CHECKPOINT_STEPS = 20_000
 REPORT_S = 0.5
@@ -100,7 +103,8 @@ def _train(task: Task, connection: Connection) -> None:
     log.keep(kept)
     saved_steps = worker.steps
     reported = 0.0
-    scores = [line.score for line in kept if line.score is not None]
+    scores = [line.score for line in kept if line.score is not None][-RECENT:]
+    connection.send(_progress(trial, worker, scores))
     while worker.steps < task.steps and worker.diverged is None:
         rows = worker.advance()
         log.write([Line(*row) for row in rows])
@@ -124,3 +128,10 @@ def _train(task: Task, connection: Connection) -> None:
     log.close()
     checkpoint.unlink(missing_ok=True)
     connection.send(_progress(trial, worker, scores, end))
+
+
+def _progress(
+    trial: int, worker: "Worker", scores: list[float], end: End | None = None
+) -> Progress:
+    recent = sum(scores) / len(scores) if scores else None
+    return Progress(trial, worker.steps, worker.episodes, worker.seconds, recent, end)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from simsched._version import __version__
 
 if TYPE_CHECKING:
-    from simsched.analysis import write_report
+    from simsched.analysis import table, write_report
     from simsched.comparison import simulate
     from simsched.errors import SimschedError
     from simsched.results import Comparison, RunResult
@@ -31,10 +31,24 @@ _HOME = {
     "SimschedError": "simsched.errors",
     "register": "simsched.schedulers",
     "simulate": "simsched.comparison",
+    "table": "simsched.analysis",
     "write_report": "simsched.analysis",
 }
 
-__all__ = ["__version__", *_HOME]
+__all__ = [
+    "Categorical",
+    "Comparison",
+    "Integer",
+    "Real",
+    "RunResult",
+    "SearchSpace",
+    "SimschedError",
+    "__version__",
+    "register",
+    "simulate",
+    "table",
+    "write_report",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -146,9 +146,7 @@ def simulate(
 
 
 def _cluster(settings: Settings, nodes: int) -> Cluster:
-    return Cluster(
-        nodes, settings.node_speeds, settings.start_s, settings.save_s, settings.load_s
-    )
+    return Cluster(nodes, settings.node_speeds, settings.start_s, settings.save_s, settings.load_s)
 
 
 def _check(
@@ -194,8 +192,8 @@ def default_phase_length(recorded: TraceSet, unit: Unit, phases: int) -> int:
     """Return the longest phase that fits every complete trial, rounded down to two digits."""
     complete = [i for i, trace in enumerate(recorded.traces) if trace.end == "complete"]
     lengths = [trial_length(recorded, i, unit) for i in complete or range(len(recorded.traces))]
-    longest = int((min if complete else max)(lengths) / phases)
-    digits = 10 ** max(0, len(str(longest)) - 2)
+    longest = int((min(lengths) if complete else max(lengths)) / phases)
+    digits: int = 10 ** max(0, len(str(longest)) - 2)
     if longest < 1:
         raise SimschedError(
             f"phases={phases} is more than the {min(lengths):g} {unit} of the shortest "

@@ -18,8 +18,20 @@ from collections import defaultdict
 
 import msgspec
 
-from simsched.events import Adopt, Command, End, Ended, Event, Hold, NodeUp, Reported, Save, Saved
-from simsched.events import Start, Train
+from simsched.events import (
+    Adopt,
+    Command,
+    End,
+    Ended,
+    Event,
+    Hold,
+    NodeUp,
+    Reported,
+    Save,
+    Saved,
+    Start,
+    Train,
+)
 from simsched.messages import (
     Checkpoint,
     Continue,
@@ -192,8 +204,6 @@ class Coordinator:
             if isinstance(work, Run):
                 commands.append(Hold(node, slot.attempt, work.trial))
         elif isinstance(work, Run):
-            commands.append(
-                Start(node, slot.attempt, work.trial, work.hparams, work.until, source)
-            )
+            commands.append(Start(node, slot.attempt, work.trial, work.hparams, work.until, source))
         elif source is not None:
             commands.append(Adopt(node, slot.attempt, source, work.hparams, work.until))

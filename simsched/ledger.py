@@ -6,8 +6,20 @@ on or from its journal afterwards, for simulated and live runs alike.
 
 import msgspec
 
-from simsched.events import Adopt, Command, Ended, End, Event, Hold, NodeUp, Reported, Save, Saved
-from simsched.events import Start, Train
+from simsched.events import (
+    Adopt,
+    Command,
+    End,
+    Ended,
+    Event,
+    Hold,
+    NodeUp,
+    Reported,
+    Save,
+    Saved,
+    Start,
+    Train,
+)
 from simsched.messages import Decision, Hparams, Pause, Stop, TrialId
 from simsched.results import Fate, Milestone
 from simsched.timeline import KINDS, US_PER_S, Interval, Kind, Timeline

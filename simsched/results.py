@@ -100,3 +100,28 @@ class Comparison(msgspec.Struct, frozen=True):
 
     settings: Settings
     runs: tuple[RunResult, ...]
+
+
+def results_json(comparison: Comparison) -> bytes:
+    """Return `{"settings": …, "runs": […]}` as indented JSON: the same bytes for the same input.
+
+    Timelines and curves are not in it; they are in the journals.
+    """
+    runs = []
+    for run in comparison.runs:
+        fields = msgspec.to_builtins(run)
+        del fields["timeline"]
+        for trial in fields["trials"]:
+            del trial["curve"]
+        fields["node_hours"] = run.node_hours
+        runs.append(fields)
+    return _pretty({"settings": msgspec.to_builtins(comparison.settings), "runs": runs})
+
+
+def settings_json(settings: Settings) -> bytes:
+    """Return the settings as indented JSON."""
+    return _pretty(msgspec.to_builtins(settings))
+
+
+def _pretty(value: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"

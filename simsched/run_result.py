@@ -37,7 +37,7 @@ def make_result(
     work = sum(record.step for record in ledger.trials.values())
     best = ledger.best
     trials = tuple(
-        _trial(trial, record, traces[trial], sign) for trial, record in sorted(ledger.trials.items())
+        _trial(trial, ledger.trials[trial], traces[trial], sign) for trial in sorted(ledger.trials)
     )
     return RunResult(
         scheduler=scheduler,
@@ -69,8 +69,7 @@ def _trial(trial: int, record: TrialRecord, trace: int | None, sign: float) -> T
     if record.fate is None:
         raise RuntimeError(f"trial {trial} has no fate though the run is over")
     curve = tuple(
-        Milestone(m.at_s, m.step, None if m.score is None else m.score * sign)
-        for m in record.curve
+        Milestone(m.at_s, m.step, None if m.score is None else m.score * sign) for m in record.curve
     )
     return TrialResult(
         trial=trial,

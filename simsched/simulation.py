@@ -15,8 +15,20 @@ from simpy.events import Event as SimEvent
 from simsched.cluster import Cluster, microseconds
 from simsched.control import Control
 from simsched.coordinator import Coordinator, ProtocolError
-from simsched.events import Adopt, Command, End, Ended, Event, Hold, NodeUp, Reported, Save, Saved
-from simsched.events import Start, Train
+from simsched.events import (
+    Adopt,
+    Command,
+    End,
+    Ended,
+    Event,
+    Hold,
+    NodeUp,
+    Reported,
+    Save,
+    Saved,
+    Start,
+    Train,
+)
 from simsched.journal import Journal
 from simsched.ledger import Ledger
 from simsched.messages import Checkpoint, Hparams, TrialId
@@ -122,9 +134,7 @@ class SimulatedCluster:
             elif not isinstance(command, Hold | End):
                 yield from self._train(node, command)
 
-    def _train(
-        self, node: _Node, command: Start | Train | Adopt
-    ) -> Generator[SimEvent, Any, None]:
+    def _train(self, node: _Node, command: Start | Train | Adopt) -> Generator[SimEvent, Any, None]:
         start_us = load_us = 0
         if isinstance(command, Start):
             start_us = self.start_us

@@ -150,7 +150,7 @@ def _check(name: str, parameter: Parameter) -> None:
         raise SimschedError(where + f"low {low} must be a number not above high {high}")
     if parameter.log and low <= 0:
         raise SimschedError(where + f"low {low} must be above 0 for a logarithmic parameter")
-    if parameter.q is not None and not 0 < parameter.q <= max(high - low, parameter.q * (low == high)):
+    if parameter.q is not None and (parameter.q <= 0 or (low < high and parameter.q > high - low)):
         raise SimschedError(where + f"q {parameter.q} must be above 0 and at most high - low")
 
 
@@ -204,8 +204,8 @@ def _encode(parameter: Parameter, value: HparamValue) -> list[float]:
     if isinstance(parameter, Categorical):
         if _ordered(parameter.choices):
             ranked = sorted(parameter.choices, key=float)
-            nearest_place = min(range(len(ranked)), key=lambda i: abs(float(ranked[i]) - float(value)))
-            return [nearest_place / max(1, len(ranked) - 1)]
+            places = [abs(float(choice) - float(value)) for choice in ranked]
+            return [places.index(min(places)) / max(1, len(ranked) - 1)]
         return [math.sqrt(0.5) * (value == choice) for choice in parameter.choices]
     low, high, number = float(parameter.low), float(parameter.high), float(value)
     if parameter.log:

@@ -24,7 +24,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 ENDS: Final[tuple[str, ...]] = get_args(End)
-COLUMNS: Final = ("trial", "seconds", "steps", "episodes", "score")
+COLUMNS: Final[tuple[str, ...]] = ("trial", "seconds", "steps", "episodes", "score")
 HPARAM_PREFIX: Final = "hp."
 
 

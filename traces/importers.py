@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from simsched.traces.columns import numbers
 from simsched.traces.format import COLUMNS, HPARAM_PREFIX, Ints, TraceError, TraceSet
 from simsched.traces.readers import read_raw
-from simsched.traces.table import Raw, numbers, shown
+from simsched.traces.table import Raw, shown
 from simsched.traces.validation import assemble
 
-OURS: Final = (*COLUMNS, "game")
+OURS: Final[tuple[str, ...]] = (*COLUMNS, "game")
 """The columns that may go by another name in the file."""
 
 UNIX_TIME_S: Final = 1e9
@@ -153,4 +154,5 @@ def _numbered(raw: Raw) -> Ints:
     rank = trial.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False)
     starts = np.flatnonzero(np.diff(rank, prepend=-1))
     before = np.append(0, scored)[starts]
-    return scored - np.repeat(before, np.diff(np.append(starts, raw.rows)))
+    numbered: Ints = scored - np.repeat(before, np.diff(np.append(starts, raw.rows)))
+    return numbered

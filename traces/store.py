@@ -50,7 +50,7 @@ def write(traceset: TraceSet, path: str | Path) -> None:
         )
     raw = to_raw(traceset)
     assemble(raw)
-    _replace(path, encode(raw))
+    replace_file(path, encode(raw))
 
 
 def load(name_or_path: str | Path) -> TraceSet:
@@ -135,7 +135,7 @@ def _hparam_array(source: str, name: str, traceset: TraceSet, lengths: list[int]
         frozenset({int, float}): pa.float64(),
     }.get(frozenset(types))
     if column is None:
-        index = next(i for i, v in enumerate(values) if types - {type(v)})
+        index = _odd(values)
         right = "a number, a text or a bool, and of one kind in all trials"
         trial = traceset.traces[index].trial
         raise TraceError(
@@ -148,8 +148,16 @@ def _hparam_array(source: str, name: str, traceset: TraceSet, lengths: list[int]
     return array.take(pa.array(np.repeat(np.arange(len(lengths)), lengths)))
 
 
-def _replace(path: Path, data: bytes) -> None:
-    """Write `data` to a temporary file beside `path`, then rename it to `path`."""
+def _odd(values: list[Any]) -> int:
+    """Return the index of the first value that is not of the first one's kind."""
+    first = next(value for value in values if value is not None)
+    kinds = {int, float} if type(first) in (int, float) else {type(first)}
+    others = (i for i, v in enumerate(values) if v is not None and type(v) not in kinds)
+    return next(others, values.index(first))
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write `data` to a temporary file beside `path`, then rename it. Raises TraceError."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         try:

@@ -7,8 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
+from simsched.traces.columns import hparam_values, typed
 from simsched.traces.format import ENDS, HPARAM_PREFIX, End, Ints, Metadata, Trace, TraceError
-from simsched.traces.table import Raw, Table, hparam_values, shown, typed
+from simsched.traces.table import Raw, Table, shown
 
 SECONDS_MAX = 1e12
 """Beyond it (31,700 years) a unit is wrong, and whole microseconds would leave 64 bits."""

@@ -42,8 +42,9 @@ class Episode(NamedTuple):
 def sample_actions(policy: NDArray[Any], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
     """Draw one action per row of a policy (n, actions) from uniform numbers (n,) in [0, 1)."""
     cumulative = np.cumsum(policy, axis=1, dtype=np.float64)
-    actions = (cumulative <= (uniform * cumulative[:, -1])[:, None]).sum(axis=1)
-    return np.minimum(actions, policy.shape[1] - 1)
+    passed = cumulative <= (uniform * cumulative[:, -1])[:, None]
+    actions: NDArray[np.int64] = np.minimum(passed.sum(axis=1), policy.shape[1] - 1)
+    return actions
 
 
 class Agents:
@@ -82,7 +83,9 @@ class Agents:
         actions = sample_actions(policy, self._random.random(len(policy)))
         step = self._environments.step(actions)
         rewards = np.clip(step.rewards, -1.0, 1.0) if self._clip_rewards else step.rewards
-        taken = zip(self._segments, self._observations, actions.tolist(), rewards.tolist(), strict=True)
+        taken = zip(
+            self._segments, self._observations, actions.tolist(), rewards.tolist(), strict=True
+        )
         for segment, observation, action, reward in taken:
             segment.observations.append(observation)
             segment.actions.append(action)

@@ -6,22 +6,17 @@ whole games (a lost life does not end an episode), at most 108,000 frames. Every
 a Gymnasium environment with discrete actions. Rewards come out as they are, unclipped.
 """
 
-import difflib
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
-from ale_py import roms
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from simsched.live.errors import LiveError
-
-FRAME_SKIP = 4
-"""Frames of an Atari game in one agent step."""
+from simsched.live.ga3c.games import FRAME_SKIP, atari_games, canonical_game, is_atari
 
 
 class Step(NamedTuple):
@@ -39,43 +34,6 @@ class Step(NamedTuple):
     """Indexed by environment: the last observation of an episode that ended in this step."""
 
 
-def atari_games() -> dict[str, str]:
-    """Names of Atari games as Gymnasium has them (`MsPacman`), with those of their ROMs."""
-    return {"".join(part.title() for part in rom.split("_")): rom for rom in sorted(_roms())}
-
-
-def _roms() -> list[str]:
-    return list(roms.get_all_rom_ids())
-
-
-def canonical_game(name: str) -> str:
-    """Return the name this program uses for a game.
-
-    Raises:
-        LiveError: no such game; the message offers the nearest name.
-    """
-    games = atari_games()
-    for game, rom in games.items():
-        if name.lower() in (game.lower(), rom):
-            return game
-    registered = [key for key in gymnasium.registry if not key.startswith("ALE/")]
-    if name in registered:
-        return name
-    bare = re.sub(r"^ALE/|(NoFrameskip|Deterministic)?-v\d+$", "", name)
-    lower = {known.lower(): known for known in [*registered, *games]}
-    near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
-    near = near or difflib.get_close_matches(bare.lower(), lower, n=1, cutoff=0.5)
-    if bare in games:
-        near = [bare.lower()]
-    hint = f"did you mean {lower[near[0]]!r}?" if near else "use for example MsPacman or CartPole-v1"
-    raise LiveError(f"game: {name!r} is unknown, {hint}")
-
-
-def is_atari(game: str) -> bool:
-    """Whether a canonical name is that of an Atari game."""
-    return game in atari_games()
-
-
 class EnvironmentGroup:
     """Environments of one game, stepped together; ended episodes restart in the same step."""
 
@@ -90,12 +48,14 @@ class EnvironmentGroup:
         actions = self._environments.single_action_space
         if not isinstance(actions, gymnasium.spaces.Discrete):
             self.close()
-            raise LiveError(f"game: {self.game} has actions {actions}, only discrete ones can be trained")
+            raise LiveError(
+                f"game: {self.game} has actions {actions}, only discrete ones can be trained"
+            )
         observations = self._environments.single_observation_space
         if not isinstance(observations, gymnasium.spaces.Box):
             self.close()
             raise LiveError(
-                f"game: {self.game} has observations {observations}, only arrays (Box) can be trained"
+                f"game: {self.game} has observations {observations}, only a Box can be trained"
             )
         self.actions = int(actions.n)
         self._first_action = int(actions.start)
@@ -106,7 +66,8 @@ class EnvironmentGroup:
         if self.frames:
             observations, _ = self._environments.reset(seed=np.asarray(seeds))  # type: ignore[arg-type]
         else:
-            observations, _ = self._environments.reset(seed=[int(seed) for seed in seeds])
+            each = [int(seed) for seed in seeds]
+            observations, _ = self._environments.reset(seed=each)  # type: ignore[arg-type]
         return np.asarray(observations)
 
     def step(self, actions: NDArray[np.int64]) -> Step:

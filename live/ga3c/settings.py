@@ -28,8 +28,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Decay of RMSProp's mean square, which starts at 0."""
     rms_epsilon: float = 0.1
     """Added to the root of RMSProp's mean square."""
-    clip_norm: float = 40.0
-    """The largest norm of a gradient; 0 leaves it as it is."""
+    clip_norm: float = 0.0
+    """The largest norm of a gradient; 0, as in the original, leaves gradients as they are."""
     clip_rewards: bool = True
     """Train on rewards clipped to [-1, 1]. Scores are never clipped."""
     anneal_steps: int = 0

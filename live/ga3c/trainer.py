@@ -21,7 +21,11 @@ class NetworkPredictor:
         self._network = network
 
     def predict(self, observations: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the probabilities (n, actions) and the values (n,); DivergedError if not finite."""
+        """Return the probabilities (n, actions) and the values (n,).
+
+        Raises:
+            DivergedError: one of them is not finite.
+        """
         with torch.inference_mode():
             logits, values = self._network(torch.from_numpy(observations))
             policy = torch.softmax(logits, dim=1).numpy()
@@ -89,7 +93,9 @@ class Trainer:
         limit = settings.clip_norm or float("inf")
         norm = float(nn.utils.clip_grad_norm_(self._parameters, limit, foreach=True))
         if not (np.isfinite(norm) and np.isfinite(loss.item())):
-            raise DivergedError(f"update {self.updates + 1}: the loss or its gradient is not finite")
+            raise DivergedError(
+                f"update {self.updates + 1}: the loss or its gradient is not finite"
+            )
         if settings.anneal_steps:
             left = max(0.0, 1.0 - steps / settings.anneal_steps)
             self.optimizer.param_groups[0]["lr"] = settings.learning_rate * left

@@ -136,7 +136,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         missing = {"network", "optimizer", "updates", "seconds", "steps", "episodes"} - set(state)
-    except Exception as error:  # noqa: BLE001 - torch.load raises a dozen unrelated classes
+    except Exception as error:  # torch.load raises a dozen unrelated classes
         raise LiveError(f"{path}: not a readable checkpoint: {type(error).__name__}") from error
     if missing:
         raise LiveError(f"{path}: not a checkpoint, {sorted(missing)[0]!r} is missing")

@@ -8,7 +8,7 @@ from typing import Any
 
 from simsched.errors import SimschedError, nearest
 from simsched.messages import Searcher
-from simsched.schedulers._base import Parameter, Plan, Scheduler
+from simsched.schedulers._base import Parameter, Plan, Scheduler, SchedulerClass
 from simsched.schedulers.asha import Asha
 from simsched.schedulers.asha_stop import AshaStop
 from simsched.schedulers.hyperband import HyperBand
@@ -18,7 +18,7 @@ from simsched.schedulers.pbt import PopulationBasedTraining
 from simsched.schedulers.random_search import RandomSearch
 from simsched.schedulers.successive_halving import SuccessiveHalving
 
-_BUILT_IN: tuple[type[Scheduler], ...] = (
+_BUILT_IN: tuple[SchedulerClass, ...] = (
     SuccessiveHalving,
     HyperBand,
     HyperTrick,
@@ -29,11 +29,11 @@ _BUILT_IN: tuple[type[Scheduler], ...] = (
     RandomSearch,
 )
 
-REGISTRY: dict[str, type[Scheduler]] = {scheduler.name: scheduler for scheduler in _BUILT_IN}
+REGISTRY: dict[str, SchedulerClass] = {scheduler.name: scheduler for scheduler in _BUILT_IN}
 """Every scheduler by its name on the command line."""
 
 
-def register(scheduler: type[Scheduler]) -> type[Scheduler]:
+def register(scheduler: SchedulerClass) -> SchedulerClass:
     """Make a scheduler of your own known by its `name`; usable as a class decorator.
 
     Raises:
@@ -44,7 +44,7 @@ def register(scheduler: type[Scheduler]) -> type[Scheduler]:
     return scheduler
 
 
-def parse(text: str) -> tuple[type[Scheduler], dict[str, Any]]:
+def parse(text: str) -> tuple[SchedulerClass, dict[str, Any]]:
     """Read "hypertrick" or "asha:eta=3,base=1" into a scheduler and its parameters.
 
     Raises:
@@ -69,7 +69,7 @@ def parse(text: str) -> tuple[type[Scheduler], dict[str, Any]]:
     return scheduler, given
 
 
-def lookup(name: str) -> type[Scheduler]:
+def lookup(name: str) -> SchedulerClass:
     """Return the scheduler of that name. Raises SimschedError, naming the nearest."""
     if name not in REGISTRY:
         raise SimschedError(
@@ -85,4 +85,14 @@ def build(text: str, plan: Plan, searcher: Searcher) -> Scheduler:
     return scheduler(plan, searcher, **given)
 
 
-__all__ = ["REGISTRY", "Parameter", "Plan", "Scheduler", "build", "lookup", "parse", "register"]
+__all__ = [
+    "REGISTRY",
+    "Parameter",
+    "Plan",
+    "Scheduler",
+    "SchedulerClass",
+    "build",
+    "lookup",
+    "parse",
+    "register",
+]

@@ -5,12 +5,14 @@ asked for work when a node is free, is told every score, and answers.
 """
 
 import math
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from simsched.errors import SimschedError
 from simsched.messages import Decision, Report, Run, Searcher, TrialId
+
+CheckpointNeed: TypeAlias = Literal["never", "pause", "milestone"]
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -63,7 +65,7 @@ class Parameter(msgspec.Struct, frozen=True):
         if value is None and self.default is None:
             return None
         try:
-            number = self.kind(value)  # type: ignore[call-overload]
+            number = self.kind(value)  # type: ignore[arg-type, call-overload]
             inside = self.above < number < self.below and self.at_least <= number <= self.at_most
             exact = not isinstance(value, float) or number == value
         except (TypeError, ValueError, OverflowError):
@@ -77,13 +79,10 @@ class Parameter(msgspec.Struct, frozen=True):
 class Scheduler(Protocol):
     """What the coordinator asks of a scheduler. Built in or your own, this is all of it."""
 
-    name: ClassVar[str]
-    summary: ClassVar[str]
-    parameters: ClassVar[tuple[Parameter, ...]]
-    checkpoints: ClassVar[Literal["never", "pause", "milestone"]]
-    """The least it needs: none, one at each pause, or one at every milestone but the last."""
-
-    def __init__(self, plan: Plan, searcher: Searcher, **parameters: Any) -> None: ...
+    @property
+    def checkpoints(self) -> CheckpointNeed:
+        """The least it needs: none, one at each pause, or one at every milestone but the last."""
+        ...
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -112,6 +111,20 @@ class Scheduler(Protocol):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take up the state that `snapshot` gave, on a scheduler made with the same arguments."""
+        ...
+
+
+class SchedulerClass(Protocol):
+    """What the registry asks of a scheduler's class."""
+
+    name: str
+    summary: str
+    parameters: tuple[Parameter, ...]
+    checkpoints: CheckpointNeed
+    __module__: str
+
+    def __call__(self, *args: Any, **parameters: Any) -> Scheduler:
+        """Make one: `Class(plan, searcher, **parameters)`."""
         ...
 
 

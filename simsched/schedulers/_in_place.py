@@ -4,10 +4,10 @@ Trials start in the order of their numbers and keep their node until they are ov
 there is nothing to checkpoint and nothing to hand over.
 """
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from simsched.messages import Continue, Decision, Hparams, Report, Run, Searcher, Stop, TrialId
-from simsched.schedulers._base import Parameter, Plan, available
+from simsched.schedulers._base import CheckpointNeed, Parameter, Plan, available
 
 STOP = Decision(Stop())
 
@@ -16,7 +16,7 @@ class InPlace:
     """Base of such schedulers; a subclass says in `goes_on` who stays."""
 
     parameters: ClassVar[tuple[Parameter, ...]] = ()
-    checkpoints: ClassVar[Literal["never", "pause", "milestone"]] = "never"
+    checkpoints: ClassVar[CheckpointNeed] = "never"
     notes: tuple[str, ...] = ()
 
     def __init__(self, plan: Plan, searcher: Searcher) -> None:

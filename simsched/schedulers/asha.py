@@ -11,7 +11,7 @@ ever grow: the reporting trial is stopped rather than paused, and all paused one
 """
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from sortedcontainers import SortedList
 
@@ -26,11 +26,15 @@ from simsched.messages import (
     Stop,
     TrialId,
 )
-from simsched.schedulers._base import Parameter, Plan, available, rank_key, rung_ends
-from simsched.schedulers.successive_halving import ETA
-
-Ranked = SortedList
-"""Of (rank key, trial), best first."""
+from simsched.schedulers._base import (
+    CheckpointNeed,
+    Parameter,
+    Plan,
+    available,
+    rank_key,
+    rung_ends,
+)
+from simsched.schedulers.successive_halving import BASE, ETA
 
 
 class Asha:
@@ -38,8 +42,8 @@ class Asha:
 
     name = "asha"
     summary = "asynchronous halving, promotion variant: no barrier, but pauses and resumes"
-    parameters = (ETA, Parameter("base", float, 1.0, "phases to the first rung", above=0))
-    checkpoints: ClassVar[Literal["never", "pause", "milestone"]] = "pause"
+    parameters: ClassVar[tuple[Parameter, ...]] = (ETA, BASE)
+    checkpoints: ClassVar[CheckpointNeed] = "pause"
     notes: tuple[str, ...] = ()
 
     def __init__(
@@ -52,8 +56,8 @@ class Asha:
         self._rung_of = {end: rung for rung, end in enumerate(self.ends)}
         self.started = 0
         self.running: set[TrialId] = set()
-        self.reports: list[Ranked[tuple[float, TrialId]]] = [SortedList() for _ in self.ends]
-        self.paused: list[Ranked[tuple[float, TrialId]]] = [SortedList() for _ in self.ends]
+        self.reports: list[SortedList[tuple[float, TrialId]]] = [SortedList() for _ in self.ends]
+        self.paused: list[SortedList[tuple[float, TrialId]]] = [SortedList() for _ in self.ends]
 
     def ask(self) -> Run | None:
         """Promote from the highest rung that has someone, else start a new trial."""

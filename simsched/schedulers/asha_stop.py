@@ -6,13 +6,14 @@ included; else it stops. Ties go to the lower trial number. No pause, no checkpo
 """
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 from sortedcontainers import SortedList
 
 from simsched.messages import Searcher, TrialId
 from simsched.schedulers._base import Parameter, Plan, rank_key, rung_ends
 from simsched.schedulers._in_place import InPlace
+from simsched.schedulers.successive_halving import BASE, ETA
 
 
 class AshaStop(InPlace):
@@ -20,10 +21,7 @@ class AshaStop(InPlace):
 
     name = "asha-stop"
     summary = "asynchronous halving, stopping variant: no barrier, no preemption"
-    parameters = (
-        Parameter("eta", float, 2.0, "one in eta goes on at each rung", above=1),
-        Parameter("base", float, 1.0, "phases to the first rung", above=0),
-    )
+    parameters: ClassVar[tuple[Parameter, ...]] = (ETA, BASE)
 
     def __init__(
         self, plan: Plan, searcher: Searcher, *, eta: float = 2.0, base: float = 1.0
@@ -38,7 +36,8 @@ class AshaStop(InPlace):
         reports = self.reports[place]
         mine = (rank_key(score), trial)
         reports.add(mine)
-        return reports.bisect_left(mine) < max(1, math.floor(len(reports) / self.eta))
+        place_in_rung: int = reports.bisect_left(mine)
+        return place_in_rung < max(1, math.floor(len(reports) / self.eta))
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as JSON values."""

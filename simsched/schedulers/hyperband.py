@@ -12,6 +12,7 @@ numbered bracket by bracket, the most exploratory first.
 
 import math
 from fractions import Fraction
+from typing import ClassVar
 
 from simsched.errors import SimschedError
 from simsched.messages import Searcher
@@ -29,9 +30,7 @@ def deepest(phases: int, eta: float) -> int:
 
 def budgeted(brackets: int, eta: float, budget: Fraction) -> list[int]:
     """Return the trials of brackets s = brackets - 1 … 0 under a budget B/R = `budget`."""
-    return [
-        math.ceil(budget * Fraction(eta) ** s / (s + 1)) for s in range(brackets - 1, -1, -1)
-    ]
+    return [math.ceil(budget * Fraction(eta) ** s / (s + 1)) for s in range(brackets - 1, -1, -1)]
 
 
 def allotted(trials: int, brackets: int, eta: float) -> list[int]:
@@ -67,9 +66,9 @@ class HyperBand(Brackets):
 
     name = "hyperband"
     summary = "several successive halvings at once, from many short trials to few full ones"
-    parameters = (
+    parameters: ClassVar[tuple[Parameter, ...]] = (
         ETA,
-        Parameter("brackets", int, None, "number of brackets; floor(log_eta phases) + 1 if left out",
+        Parameter("brackets", int, None, "how many; floor(log_eta phases) + 1 if left out",
                   at_least=1),
     )  # fmt: skip
 
@@ -86,10 +85,8 @@ class HyperBand(Brackets):
         trials = available(searcher, plan.trials)
         notes: tuple[str, ...] = ()
         if trials < count:
-            notes = (
-                f"hyperband: {trials} trials are fewer than {count} brackets; "
-                f"the {count - trials} most exploratory are dropped",
-            )
+            dropped = count - trials
+            notes = (f"hyperband: {trials} trials; the {dropped} deepest of {count} brackets are dropped",)
             count = trials
         made: list[Bracket] = []
         first = 0

@@ -15,7 +15,7 @@ E[alpha] = (1 - (1 - r)^Np) / (r * Np), at least (1 - sqrt(r)) * E[alpha].
 """
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 from sortedcontainers import SortedList
 
@@ -30,7 +30,7 @@ class HyperTrick(InPlace):
 
     name = "hypertrick"
     summary = "stops below a quantile of the scores so far; no barrier, no preemption"
-    parameters = (
+    parameters: ClassVar[tuple[Parameter, ...]] = (
         Parameter("eviction_rate", float, 0.25, "share r of the trials a phase evicts", 0, 1),
     )
 

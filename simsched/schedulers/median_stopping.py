@@ -8,7 +8,7 @@ score; where nobody else has reached the step, the trial goes on.
 """
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 from sortedcontainers import SortedList
 
@@ -23,7 +23,7 @@ class MedianStopping(InPlace):
 
     name = "median-stopping"
     summary = "stops below the median of the others' running means; no preemption"
-    parameters = (
+    parameters: ClassVar[tuple[Parameter, ...]] = (
         Parameter("grace", int, 1, "milestones that every trial passes freely", at_least=0),
     )
 

@@ -17,7 +17,7 @@ donor it took after, holds.
 """
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import msgspec
 from sortedcontainers import SortedList
@@ -36,7 +36,7 @@ from simsched.messages import (
     Stop,
     TrialId,
 )
-from simsched.schedulers._base import Parameter, Plan, available, rank_key
+from simsched.schedulers._base import CheckpointNeed, Parameter, Plan, available, rank_key
 
 STOP = Decision(Stop())
 
@@ -57,7 +57,7 @@ class PopulationBasedTraining:
 
     name = "pbt"
     summary = "a population in which the weak copy the strong; members take turns on the nodes"
-    parameters = (
+    parameters: ClassVar[tuple[Parameter, ...]] = (
         Parameter("quantile", float, 0.25, "share that copies, and share that is copied",
                   above=0, at_most=0.5),
         Parameter("interval", int, 1, "phases between two exploits", at_least=1),
@@ -66,7 +66,7 @@ class PopulationBasedTraining:
         Parameter("perturb", float, 1.2, "factor a hyperparameter is multiplied or divided by",
                   above=1),
     )  # fmt: skip
-    checkpoints: ClassVar[Literal["never", "pause", "milestone"]] = "milestone"
+    checkpoints: ClassVar[CheckpointNeed] = "milestone"
     notes: tuple[str, ...] = ()
 
     def __init__(

@@ -14,12 +14,20 @@ With more trials than nodes this is preemption, and it is paid for.
 
 import math
 from collections import deque
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from simsched.messages import Checkpoint, Decision, Pause, Report, Run, Searcher, Stop, TrialId
-from simsched.schedulers._base import Parameter, Plan, available, rank_key, rung_ends
+from simsched.schedulers._base import (
+    CheckpointNeed,
+    Parameter,
+    Plan,
+    available,
+    rank_key,
+    rung_ends,
+)
 
 ETA = Parameter("eta", float, 2.0, "one in eta goes on at each rung", above=1)
+BASE = Parameter("base", float, 1.0, "phases to the first rung", above=0)
 STOP, PAUSE = Stop(), Pause()
 
 
@@ -32,7 +40,7 @@ def rung_sizes(trials: int, rungs: int, eta: float) -> tuple[int, ...]:
 
 
 class Bracket:
-    """One run of Successive Halving over the trials first, first + 1, …"""
+    """One run of Successive Halving over neighbouring trials, from `first` on."""
 
     def __init__(self, first: TrialId, sizes: tuple[int, ...], ends: tuple[int, ...]) -> None:
         self.first, self.sizes, self.ends = first, sizes, ends
@@ -102,13 +110,13 @@ class Bracket:
         self.rung = state["rung"]
         self.ready = deque(state["ready"])
         self.running = set(state["running"])
-        self.paused = {trial: score for trial, score in state["paused"]}
+        self.paused = dict(state["paused"])
 
 
 class Brackets:
     """A scheduler made of brackets that share the cluster, the first one served first."""
 
-    checkpoints: ClassVar[Literal["never", "pause", "milestone"]] = "pause"
+    checkpoints: ClassVar[CheckpointNeed] = "pause"
 
     def __init__(self, searcher: Searcher, brackets: list[Bracket], notes: tuple[str, ...]) -> None:
         self.searcher = searcher
@@ -154,7 +162,7 @@ class SuccessiveHalving(Brackets):
 
     name = "successive-halving"
     summary = "the best 1/eta of a rung go on together; a barrier, paid for with preemptions"
-    parameters = (ETA, Parameter("base", float, 1.0, "phases to the first rung", above=0))
+    parameters: ClassVar[tuple[Parameter, ...]] = (ETA, BASE)
 
     def __init__(
         self, plan: Plan, searcher: Searcher, *, eta: float = 2.0, base: float = 1.0

@@ -156,9 +156,7 @@ class _Search:
 
     def spend(self, node: int, trial: int, kind: Kind, start: int, s: float, step: int) -> int:
         end = start + round(s * US_PER_S)
-        self.intervals.append(
-            Interval(node, trial, self.attempts[trial], kind, start, end, step)
-        )
+        self.intervals.append(Interval(node, trial, self.attempts[trial], kind, start, end, step))
         return end
 
     def turn(self) -> None:

@@ -25,7 +25,8 @@ class Naive:
         suggest: Suggest, perturb: Perturb,
     ) -> None:  # fmt: skip
         self.params = params
-        self.trials = trials
+        # A searcher that runs out leaves fewer trials; the plan is made for those there are.
+        self.trials = next((t for t in range(trials) if suggest(t) is None), trials)
         self.phases = phases
         self.phase_length = phase_length
         self.maximum = phases * phase_length
@@ -51,7 +52,7 @@ class Naive:
     def next_trial(self) -> int | None:
         """The trial that would start next, or None if there is none to start."""
         trial = len(self.started)
-        return trial if trial < self.trials and self.suggest(trial) is not None else None
+        return trial if trial < self.trials else None
 
     def start(self, until: int) -> Run | None:
         trial = self.next_trial()

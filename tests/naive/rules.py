@@ -4,6 +4,12 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import ceil, floor, isqrt
 
+
+
+class NoSuchRungsError(ValueError):
+    """Two rungs would end at the same resource count, or the first one at 0."""
+
+
 Ranked = tuple[bool, float, int]
 
 
@@ -57,6 +63,8 @@ def rung_ends(first: Fraction, eta: Fraction, phase_length: int, maximum: int) -
         ends.append(end)
         length *= eta
     ends.append(maximum)
+    if any(end <= before for before, end in zip([0, *ends], ends, strict=False)):
+        raise NoSuchRungsError(f"rungs end at {ends}")
     return ends
 
 

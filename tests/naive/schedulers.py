@@ -80,6 +80,9 @@ class MedianStopping(RandomSearch):
 
 
 class Pbt(Naive):
+    diverged_may_yield = False
+    """The design: "the only verdicts it may get are Stop and Exploit"."""
+
     def setup(self) -> None:
         self.newest: dict[int, float | None] = {}
         self.weights: dict[int, Checkpoint] = {}
@@ -128,7 +131,7 @@ class Pbt(Naive):
                 self.params.get("perturb", 1.2), self.params.get("resample_probability", 0.25),
             )  # fmt: skip
         waiting = self.next_trial() is not None or any(self.at[t] < step for t in self.paused)
-        if waiting and score is not None:  # a diverged member may only stop or exploit
+        if waiting and (score is not None or self.diverged_may_yield):
             return Pause(save=donor is None), ()
         if donor is None:
             return Continue(self.next_after(step)), ()

@@ -1,0 +1,5 @@
+"""`python -m simsched` is the command line."""
+
+from simsched.cli import main
+
+main()

@@ -1,0 +1,113 @@
+"""The command line. Each command's file is imported only when that command is used."""
+
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from simsched._version import __version__
+
+COMMANDS = {
+    "simulate": ("simulate", "Rehearse a search on a simulated cluster and compare schedulers."),
+    "schedulers": ("schedulers", "List the schedulers, or explain one with its formulas."),
+    "traces": ("traces", "List, show, check, import or synthesize learning curves."),
+    "record": ("record", "Train trials for real and record their learning curves."),
+}
+"""Name: the module that holds the command under that name, and its line in the help."""
+
+USERS_ERRORS = {
+    "simsched.errors": "SimschedError",
+    "simsched.traces.format": "TraceError",
+    "simsched.analysis.statistics": "AnalysisError",
+    "simsched.live.errors": "LiveError",
+}
+"""Errors whose text is one line for people, by the module that defines them."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order of use."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"simsched.cli.{COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing any of them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.command(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="See `simsched COMMAND --help` for a command's options, with examples.",
+)
+@click.version_option(__version__, message="simsched %(version)s")
+def cli() -> None:
+    """Rehearse a hyperparameter search before you pay for it.
+
+    Replays recorded learning curves through real early-stopping schedulers on a simulated
+    cluster, and compares wall time, node utilization and the cost of preemption.
+
+    \b
+      simsched simulate --nodes 6 --workers 16
+      simsched schedulers hypertrick
+      simsched traces list
+    """
+
+
+def main() -> None:
+    """Run the command line: errors are one line, wrong input exits with 2."""
+    try:
+        status = cli.main(standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        status = 2
+    except click.ClickException as error:
+        status = _complain(_with_place(error))
+    except (click.Abort, KeyboardInterrupt):
+        print("interrupted", file=sys.stderr)
+        status = 130
+    except BrokenPipeError:
+        # Whoever read our output has gone (`| head`); that is no error.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
+    except ValueError as error:
+        if not _for_people(error):
+            raise
+        status = _complain(str(error))
+    except OSError as error:
+        if error.filename is None:
+            raise
+        status = _complain(f"{error.filename}: {error.strerror}")
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _complain(message: str) -> int:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    return 2
+
+
+def _with_place(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    help_hint = f" (see {context.command_path} --help)" if context is not None else ""
+    return error.format_message().rstrip(".") + help_hint
+
+
+def _for_people(error: ValueError) -> bool:
+    return any(
+        module in sys.modules and isinstance(error, getattr(sys.modules[module], name))
+        for module, name in USERS_ERRORS.items()
+    )
