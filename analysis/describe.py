@@ -7,6 +7,7 @@ from typing import NamedTuple
 from simsched.analysis.statistics import Row
 from simsched.analysis.wording import count, duration, listing, percent, plural
 from simsched.results import Settings
+from simsched.traces import shipped
 
 MARKS = {"approximate": "*", "censored": "†", "order only": "‡"}
 """What stands behind a scheduler's name where a tag holds for some rows only."""
@@ -20,14 +21,19 @@ class Tag(NamedTuple):
     text: str
 
 
-def marks(row: Row) -> str:
-    """Return the footnote marks of a row, such as `*†`."""
-    held = {
+def held(row: Row) -> list[str]:
+    """Return the names of the tags that hold for a row."""
+    holds = {
         "approximate": row.approximate,
         "censored": row.censored > 0,
         "order only": row.order_only,
     }
-    return "".join(MARKS[name] for name, holds in held.items() if holds)
+    return [name for name, does in holds.items() if does]
+
+
+def marks(row: Row) -> str:
+    """Return the footnote marks of a row, such as `*†`."""
+    return "".join(MARKS[name] for name in held(row))
 
 
 def tags(settings: Settings, rows: Sequence[Row]) -> list[Tag]:
@@ -49,7 +55,10 @@ def tags(settings: Settings, rows: Sequence[Row]) -> list[Tag]:
         )
         found.append(Tag("order only", MARKS["order only"], text))
     if settings.resample:
-        text = "Each replication after the first draws its trials anew from the recorded ones."
+        text = (
+            f"Trials are drawn with replacement from the {count(settings.recorded_trials)} "
+            "recorded ones; the first replication takes these in the file's order first."
+        )
         found.append(Tag("resampled", "", text))
     replications = max(row.replications for row in rows)
     if replications > 1:
@@ -66,10 +75,11 @@ def _origin(settings: Settings) -> Tag:
             f"The learning curves ({settings.traces}) were generated, not recorded: they show "
             "what the schedulers do, and nothing about a real game.",
         )
-    recorded = plural(settings.recorded_trials, "trial")
-    return Tag(
-        "recorded", "", f"The learning curves ({settings.traces}) were recorded: {recorded}."
+    text = (
+        f"The learning curves are recordings of {plural(settings.recorded_trials, 'trial')} "
+        f"({settings.traces})."
     )
+    return Tag("recorded", "", text)
 
 
 def _approximate(rows: Sequence[Row]) -> str:
@@ -115,8 +125,12 @@ def lengths(settings: Settings) -> str:
 def costs(settings: Settings) -> str:
     """Return what starts and checkpoints cost."""
     named = [("start", settings.start_s), ("save", settings.save_s), ("load", settings.load_s)]
-    shown = [f"{name} {duration(cost_s)}" for name, cost_s in named if cost_s > 0]
+    shown = [f"{name} {_cost(cost_s)}" for name, cost_s in named if cost_s > 0]
     return ", ".join(shown) if shown else "starts and checkpoints are free"
+
+
+def _cost(cost_s: float) -> str:
+    return f"{cost_s:g} s" if cost_s < 120 else duration(cost_s)
 
 
 def speeds(settings: Settings) -> str:
@@ -142,7 +156,8 @@ def sentence(settings: Settings, rows: Sequence[Row]) -> str:
 
 def command_line(settings: Settings) -> str:
     """Return the command that repeats the comparison."""
-    words = ["simsched", "simulate", "--traces", settings.traces]
+    words = ["simsched", "simulate"]
+    words += ["--game" if settings.traces in shipped() else "--traces", settings.traces]
     words += ["--nodes", _joined(settings.nodes), "--workers", _joined(settings.workers)]
     for scheduler in settings.schedulers:
         words += ["--scheduler", scheduler]
@@ -154,9 +169,10 @@ def command_line(settings: Settings) -> str:
         ("--load-cost", settings.load_s),
     ):
         if cost_s > 0:
-            words += [option, f"{cost_s:g}"]
+            words += [option, repr(cost_s).removesuffix(".0")]
     if set(settings.node_speeds) != {1.0}:
-        words += ["--node-speeds", ",".join(f"{speed:g}" for speed in settings.node_speeds)]
+        speeds = (repr(speed).removesuffix(".0") for speed in settings.node_speeds)
+        words += ["--node-speeds", ",".join(speeds)]
     if settings.replications > 1:
         words += ["--replications", str(settings.replications)]
     if settings.resample:

@@ -231,7 +231,7 @@ class _Hover:
     def template(self, kind: Kind) -> str:
         """Return the kind's hover template over the columns of `rows`."""
         head = "" if kind == "down" else "<b>trial %{customdata[0]}</b> (%{customdata[1]})<br>"
-        times = "%{customdata[3]} – %{customdata[4]} (%{customdata[5]})"
+        times = "%{customdata[3]} to %{customdata[4]} (%{customdata[5]})"
         return f"{head}<b>{kind}</b> %{{customdata[2]}}<br>node %{{y}}, {times}<extra></extra>"
 
     def _fate(self, trial: int) -> str:

@@ -166,7 +166,13 @@ def _add_best(
                 "dash": "solid" if thin else line.style.dash,
             },
             opacity=0.45 if thin else 1,
-            marker={"size": size, "symbol": line.style.symbol, "color": line.style.color},
+            marker={
+                "size": size,
+                "symbol": line.style.symbol,
+                "color": line.style.color,
+                "opacity": 1,
+            },
+            cliponaxis=False,
             customdata=[duration(at_s) for at_s in time_s.tolist()],
             hovertemplate=f"<b>{line.name}</b><br>%{{y:.4g}} at %{{customdata}}<extra></extra>",
         )

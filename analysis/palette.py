@@ -50,6 +50,8 @@ _LINES = (
     ("#5f6161", "#afafb3"),
     ("#790800", "#b94b40"),
 )
+LINE_COLORS = tuple(light for light, _ in _LINES)
+"""The schedulers' colours on a light page, in order."""
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star", "hexagon")
 

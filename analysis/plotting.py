@@ -91,7 +91,6 @@ def time_axis(end_s: float, unit: TimeUnit, **changes: Any) -> dict[str, Any]:
         **{
             "range": [0, end * 1.004],
             "ticksuffix": f" {unit.sign}",
-            "nticks": 9,
             "minallowed": 0,
             "maxallowed": end * 1.02,
             **changes,

@@ -163,7 +163,7 @@ def _grid(rows: Sequence[Row]) -> list[list[str]]:
     sweep = is_sweep(rows)
     headings = ["scheduler", *(["nodes", "trials"] if sweep else [])]
     grid = [[*headings, *(column.name for column in COLUMNS)]]
-    for row in rows:
+    for row in (row for group in by_scheduler(rows).values() for row in group):
         places = [str(row.nodes), str(row.workers)] if sweep else []
         cells = [column.cell(row).line for column in COLUMNS]
         grid.append([row.scheduler + marks(row), *places, *cells])

@@ -111,7 +111,8 @@ def require_same(recorded: Plan, asked: Plan, parts: Path) -> None:
 
 def _comparable(plan: Plan) -> dict[str, Any]:
     ignored = {"sessions", "output_sha256", "hparams"}
-    fields: dict[str, Any] = msgspec.to_builtins(plan)
+    # Through JSON, as the recorded plan has been: tuples become lists.
+    fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(plan))
     return {name: value for name, value in fields.items() if name not in ignored}
 
 

@@ -105,7 +105,8 @@ class LineDisplay:
         return self
 
     def __exit__(self, *_: object) -> None:
-        print(self.counts.summary(), file=sys.stderr)
+        if self.counts.steps:
+            print(self.counts.summary(), file=sys.stderr)
 
     def hear(self, message: Progress | Failure) -> None:
         """Take in one message."""

@@ -28,6 +28,9 @@ from simsched.live.trial_process import Failure, Progress, Task, run_trial
 STOP_PATIENCE_S = 20.0
 """How long workers may take to save a checkpoint when the recording is interrupted."""
 
+SUFFIXES = (".parquet", ".csv", ".jsonl")
+"""Kinds of trace files."""
+
 Listener = Callable[[Progress | Failure], None]
 
 
@@ -50,6 +53,8 @@ def record(plan: Plan, out: Path, *, cores: int, listener: Listener) -> Path:
             there are too few cores, or a trial's process failed. The parts are kept.
         KeyboardInterrupt: interrupted; checkpoints were saved.
     """
+    if out.suffix not in SUFFIXES:
+        raise LiveError(f"{out}: the name must end in one of {', '.join(SUFFIXES)}")
     available = machine.available_cores()
     if not 1 <= cores <= len(available):
         raise LiveError(

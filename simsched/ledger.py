@@ -4,6 +4,10 @@ It sees what the journal holds and nothing else, so a timeline can be made while
 on or from its journal afterwards, for simulated and live runs alike.
 """
 
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any, TypeAlias
+
 import msgspec
 
 from simsched.events import (
@@ -23,6 +27,9 @@ from simsched.events import (
 from simsched.messages import Decision, Hparams, Pause, Stop, TrialId
 from simsched.results import Fate, Milestone
 from simsched.timeline import KINDS, US_PER_S, Interval, Kind, Timeline
+
+_Open: TypeAlias = tuple[Kind, int, TrialId, int, int]
+"""What a node is doing: kind, since, trial, attempt, step."""
 
 
 class TrialRecord(msgspec.Struct):
@@ -47,8 +54,12 @@ class Ledger:
         self.preemptions = self.saves = self.loads = self.milestones = 0
         self.best: tuple[float, TrialId, int] | None = None
         """Best score so far, its trial, and when it was first reported."""
-        self._open: dict[int, tuple[Kind, int, TrialId, int, int]] = {}
-        """Of each node: kind, since, trial, attempt, step of what it does."""
+        self._open: dict[int, _Open] = {}
+        self._begin: dict[type, Callable[[Any, int, TrialId], _Open]] = {
+            Start: self._start, Save: self._save, Adopt: self._adopt,
+            Train: self._train, Hold: self._hold, End: self._end,
+        }  # fmt: skip
+        """What each command begins; the trial is the one that was on the node before."""
 
     def observe(
         self,
@@ -122,40 +133,43 @@ class Ledger:
             self.trials[trial].fate = "stopped"
 
     def _command(self, command: Command, at: int) -> None:
-        node, attempt = command.node, command.attempt
-        kind, since, trial, old_attempt, step = self._open[node]
-        self._add(node, trial, old_attempt, kind, since, at, step)
-        if isinstance(command, Train):
-            self._open[node] = ("train", at, trial, attempt, command.until)
-        elif isinstance(command, End):
-            self._open[node] = ("idle", at, -1, -1, -1)
-        elif isinstance(command, Start):
-            if command.trial not in self.trials:
-                self.trials[command.trial] = TrialRecord(command.hparams)
-            self._load(command.trial, command.hparams, loads=command.source is not None)
-            self._open[node] = ("train", at, command.trial, attempt, command.until)
-        elif isinstance(command, Save):
-            self.saves += 1
-            self._open[node] = ("save", at, trial, attempt, command.checkpoint.step)
-        elif isinstance(command, Adopt):
-            self._load(trial, command.hparams, loads=True)
-            self._open[node] = ("train", at, trial, attempt, command.until)
-        else:
-            self._hold(command, at)
+        node = command.node
+        kind, since, trial, attempt, step = self._open[node]
+        self._add(node, trial, attempt, kind, since, at, step)
+        self._open[node] = self._begin[type(command)](command, at, trial)
 
-    def _hold(self, command: Hold, at: int) -> None:
-        self._open[command.node] = ("wait", at, command.trial, command.attempt, -1)
-
-    def _load(self, trial: TrialId, hparams: Hparams, *, loads: bool) -> None:
-        if loads:
+    def _start(self, command: Start, at: int, _: TrialId) -> _Open:
+        trial = command.trial
+        if trial not in self.trials:
+            self.trials[trial] = TrialRecord(command.hparams)
+        if command.source is not None:
             self.loads += 1
-            self.trials[trial].hparams = hparams
+            self.trials[trial].hparams = command.hparams
+        return "train", at, trial, command.attempt, command.until
+
+    def _save(self, command: Save, at: int, trial: TrialId) -> _Open:
+        self.saves += 1
+        return "save", at, trial, command.attempt, command.checkpoint.step
+
+    def _adopt(self, command: Adopt, at: int, trial: TrialId) -> _Open:
+        self.loads += 1
+        self.trials[trial].hparams = command.hparams
+        return "train", at, trial, command.attempt, command.until
+
+    def _train(self, command: Train, at: int, trial: TrialId) -> _Open:
+        return "train", at, trial, command.attempt, command.until
+
+    def _hold(self, command: Hold, at: int, _: TrialId) -> _Open:
+        return "wait", at, command.trial, command.attempt, -1
+
+    def _end(self, _command: End, at: int, _: TrialId) -> _Open:
+        return "idle", at, -1, -1, -1
 
     def close(self, at: int) -> Timeline:
         """End the books at `at` (µs) and return the timeline, ordered by node and time."""
         for node, (kind, since, trial, attempt, step) in self._open.items():
             self._add(node, trial, attempt, kind, since, at, step)
-        self.intervals.sort(key=lambda interval: (interval.node, interval.start_us))
+        self.intervals.sort(key=itemgetter(0, 4))  # by node, then time
         nodes = len(self._open)
         self._open = {}
         return Timeline(nodes, at, self.intervals)

@@ -160,7 +160,7 @@ class Neighbours:
         self.space = space
         self.phase_length = phase_length
         self._points = np.array([space.encode(curve.hparams) for curve in self.curves])
-        self._smoothed: dict[int, np.ndarray] = {}
+        self._smoothed: dict[int, tuple[np.ndarray, int]] = {}
         self.exploits = 0
         self.own = 0
         self.distance = 0.0
@@ -177,19 +177,23 @@ class Neighbours:
             score: the donor's.
             own: the curve that the donor was on.
         """
-        apart = np.linalg.norm(self._points - np.array(self.space.encode(hparams)), axis=1)
-        index = int(np.argmin(apart))
+        apart = self._points - np.array(self.space.encode(hparams))
+        squares = np.einsum("ij,ij->i", apart, apart)
+        index = int(squares.argmin())
         curve = self.curves[index]
         self.exploits += 1
         self.own += curve is own
-        self.distance += float(apart[index])
-        smoothed = self._smooth(index)
-        above = smoothed >= score
-        entry = int(np.argmax(above)) if above.any() else int(np.nanargmax(smoothed))
+        self.distance += math.sqrt(squares[index])
+        highest, best = self._smooth(index)
+        entry = min(int(highest.searchsorted(score)), best)
         return Borrowed(curve, trial, entry, step, score)
 
-    def _smooth(self, index: int) -> np.ndarray:
-        """Return the mean score over the phase that ends at each scored row; NaN before one."""
+    def _smooth(self, index: int) -> tuple[np.ndarray, int]:
+        """Return the highest mean so far at each scored row, and the row of the highest of all.
+
+        A row's mean is over the phase that ends there; rows before a first whole phase count
+        only where no phase is whole.
+        """
         if index not in self._smoothed:
             curve = self.curves[index]
             counts = np.asarray(curve.counts[: len(curve.scores)], dtype=float)
@@ -198,8 +202,8 @@ class Neighbours:
             rows = np.arange(len(counts))
             means = (total[rows + 1] - total[first]) / (rows + 1 - first)
             if counts[-1] >= self.phase_length:
-                means[counts < self.phase_length] = np.nan
-            self._smoothed[index] = means
+                means[counts < self.phase_length] = -np.inf
+            self._smoothed[index] = np.maximum.accumulate(means), int(means.argmax())
         return self._smoothed[index]
 
     def summary(self) -> dict[str, float]:

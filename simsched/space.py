@@ -7,6 +7,7 @@
 A space is a value: it holds no generator, and is written to JSON and read back.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping
@@ -183,10 +184,9 @@ def _shift(
     parameter: Parameter, value: HparamValue, factor: float, *, up: bool, rng: np.random.Generator
 ) -> HparamValue:
     if isinstance(parameter, Categorical):
-        choices = parameter.choices
-        if not _ordered(choices) or value not in choices:
+        ranked = _ranked(parameter.choices)
+        if not ranked or value not in ranked:
             return draw(parameter, rng)
-        ranked = sorted(choices, key=float)
         place = ranked.index(value) + (1 if up else -1)
         return ranked[min(max(place, 0), len(ranked) - 1)]
     number = float(value)
@@ -196,14 +196,17 @@ def _shift(
     return moved
 
 
-def _ordered(choices: tuple[HparamValue, ...]) -> bool:
-    return all(isinstance(c, int | float) and not isinstance(c, bool) for c in choices)
+@functools.cache
+def _ranked(choices: tuple[HparamValue, ...]) -> tuple[float | int, ...]:
+    """Return the choices in order if all are numbers, else nothing."""
+    numbers = [c for c in choices if isinstance(c, int | float) and not isinstance(c, bool)]
+    return tuple(sorted(numbers)) if len(numbers) == len(choices) else ()
 
 
 def _encode(parameter: Parameter, value: HparamValue) -> list[float]:
     if isinstance(parameter, Categorical):
-        if _ordered(parameter.choices):
-            ranked = sorted(parameter.choices, key=float)
+        ranked = _ranked(parameter.choices)
+        if ranked:
             places = [abs(float(choice) - float(value)) for choice in ranked]
             return [places.index(min(places)) / max(1, len(ranked) - 1)]
         return [math.sqrt(0.5) * (value == choice) for choice in parameter.choices]

@@ -12,6 +12,7 @@ from simsched.traces.format import COLUMNS, HPARAM_PREFIX, Floats, HparamValue, 
 from simsched.traces.table import Raw, Table, shown
 
 INT_MAX = 2**63 - 1
+_NUMERIC = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal, pa.types.is_null)
 
 
 def typed(raw: Raw) -> Table:
@@ -92,10 +93,10 @@ def numbers(raw: Raw, name: str, *, may_miss: bool = False) -> Floats:
     """
     column = _blank_as_null(raw.columns[name])
     kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+    if pa.types.is_string(kind):
         column = _cast(raw, name, column, pa.float64(), "a number")
-    elif pa.types.is_floating(kind) or pa.types.is_null(kind):
-        column = column.cast(pa.float64())
+    elif any(is_kind(kind) for is_kind in _NUMERIC):
+        column = column.cast(pa.float64(), safe=False)  # integers may be beyond 53 bits
     else:
         raise raw.error(0, f"{name} is {shown(column[0].as_py())}; it must be a number")
     if column.null_count and not may_miss:

@@ -75,6 +75,7 @@ def _figure(traceset: TraceSet, drawn: list[Curve]) -> go.Figure:
         margin={"l": 70, "r": 20, "t": 20, "b": 60},
         xaxis={"title": {"text": "steps"}, "rangemode": "tozero"},
         yaxis={"title": {"text": html.escape(f"mean {traceset.meta.metric}")}},
+        hoverlabel={"bgcolor": "white", "font": {"color": "#222"}},
         legend={"title": {"text": "best first"}},
         showlegend=True,
     )
@@ -98,5 +99,5 @@ def _line(rank: int, curve: Curve) -> dict[str, Any]:
         "legendrank": rank + 1,
         "customdata": [[f"trial {trace.trial}<br>" + "<br>".join(map(html.escape, notes))]]
         * len(curve.means),
-        "hovertemplate": "%{y:,.4g} at %{x:,}<extra>%{customdata[0]}</extra>",
+        "hovertemplate": "%{customdata[0]}<br>%{y:,.4g} at %{x:,} steps<extra></extra>",
     }

@@ -108,7 +108,11 @@ class TraceSet:
 
     def __post_init__(self) -> None:
         if not self.sha256:
-            object.__setattr__(self, "sha256", content_sha256(self.meta, self.traces))
+            try:
+                sha256 = content_sha256(self.meta, self.traces)
+            except (TypeError, ValueError) as error:
+                raise TraceError(f"trace set {self.name!r}: {error}") from None
+            object.__setattr__(self, "sha256", sha256)
 
     def __len__(self) -> int:
         return len(self.traces)

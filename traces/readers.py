@@ -24,6 +24,8 @@ SUFFIXES: Final = (".parquet", ".csv", ".jsonl")
 
 def read_raw(path: Path) -> tuple[bytes, Raw]:
     """Return a file's bytes and its table, by suffix. Raises TraceError."""
+    if path.is_dir():
+        raise TraceError(f"{path}: it is a folder; give one trace file")
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise TraceError(
@@ -33,8 +35,6 @@ def read_raw(path: Path) -> tuple[bytes, Raw]:
         data = path.read_bytes()
     except FileNotFoundError:
         raise TraceError(f"{path}: there is no such file") from None
-    except IsADirectoryError:
-        raise TraceError(f"{path}: it is a folder; give one trace file") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or error
         raise TraceError(f"{path}: cannot be read: {reason}") from None
@@ -96,8 +96,10 @@ def read_csv(source: str, data: bytes) -> Raw:
         mark, _, text = text.partition("\n")
         header = decode_header(f"{source}: line 1", mark.removeprefix(CSV_MARK))
         first = 2
-    head, _, body = text.replace("\r\n", "\n").partition("\n")
-    names = _csv_names(source, first, head)
+    if "\n" not in text:
+        text = text.replace("\r", "\n")
+    head, _, body = text.partition("\n")
+    names = _csv_names(source, first, head.rstrip("\r"))
     where = _CsvLines(body, first)
     if not body.strip():
         return Raw(source, {n: pa.array([], pa.string()) for n in names}, where, header, True)
@@ -110,6 +112,8 @@ def _csv_names(source: str, line: int, head: str) -> list[str]:
         names = [name.strip() for name in next(csv.reader([head], strict=True), [])]
     except csv.Error as error:
         raise TraceError(f"{source}: line {line}: column names: {error}") from None
+    if not any(names):
+        raise TraceError(f"{source}: line {line}: it is blank; the column names must stand there")
     for mark in ";\t":
         if len(names) == 1 and mark in head:
             raise TraceError(

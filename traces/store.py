@@ -14,7 +14,7 @@ import pyarrow as pa
 from simsched.traces import writers
 from simsched.traces.format import COLUMNS, HPARAM_PREFIX, Trace, TraceError, TraceSet
 from simsched.traces.readers import SUFFIXES, read_raw
-from simsched.traces.table import Header, Raw, shown
+from simsched.traces.table import Header, Raw, decode_header, shown
 from simsched.traces.validation import assemble
 
 _WRITERS: Final[dict[str, Callable[[Raw], bytes]]] = {
@@ -96,17 +96,30 @@ def to_raw(traceset: TraceSet) -> Raw:
         index = int(np.searchsorted(firsts, row, side="right")) - 1
         return f"trial {traceset.traces[index].trial}, its row {row - int(firsts[index]) + 1}"
 
-    ends = {str(trace.trial): str(trace.end) for trace in traceset.traces}
-    meta = msgspec.structs.replace(traceset.meta, ends=ends)
-    raw = Raw(source, {}, where, Header(**msgspec.structs.asdict(meta)))
+    raw = Raw(source, {}, where, _header(source, traceset))
     trials = np.array([trace.trial for trace in traceset.traces])
-    raw.columns["trial"] = pa.array(np.repeat(trials, lengths))
+    arrays = {"trial": np.repeat(trials, lengths)}
     for name in COLUMNS[1:]:
-        values = np.concatenate([np.asarray(getattr(t, name)) for t in traceset.traces])
-        raw.columns[name] = pa.array(values, from_pandas=True)  # NaN becomes a missing value
+        arrays[name] = np.concatenate([np.asarray(getattr(t, name)) for t in traceset.traces])
+    for name, values in arrays.items():
+        try:
+            raw.columns[name] = pa.array(values, from_pandas=True)  # NaN becomes a missing value
+        except (pa.ArrowException, TypeError, OverflowError) as error:
+            raise TraceError(f"{source}: {name}: {error}") from None
     for name in dict.fromkeys(name for trace in traceset.traces for name in trace.hparams):
         raw.columns[HPARAM_PREFIX + name] = _hparam_array(source, name, traceset, lengths)
     return raw
+
+
+def _header(source: str, traceset: TraceSet) -> Header:
+    """Return the metadata as a file will hold it, read back, so that it can be read back."""
+    ends = {str(trace.trial): str(trace.end) for trace in traceset.traces}
+    meta = msgspec.structs.replace(traceset.meta, ends=ends)
+    try:
+        text = msgspec.json.encode(Header(**msgspec.structs.asdict(meta)))
+    except (TypeError, ValueError) as error:
+        raise TraceError(f"{source}: metadata: {error}") from None
+    return decode_header(source, text)
 
 
 def _length(source: str, trace: Trace) -> int:

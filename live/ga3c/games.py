@@ -31,7 +31,9 @@ def canonical_game(name: str) -> str:
     for game, rom in games.items():
         if name.lower() in (game.lower(), rom):
             return game
-    registered = [key for key in gymnasium.registry if not key.startswith("ALE/")]
+    registered = [
+        key for key, spec in gymnasium.registry.items() if "ale_py" not in str(spec.entry_point)
+    ]
     if name in registered:
         return name
     bare = re.sub(r"^ALE/|(NoFrameskip|Deterministic)?-v\d+$", "", name)

@@ -86,7 +86,9 @@ class HyperBand(Brackets):
         notes: tuple[str, ...] = ()
         if trials < count:
             dropped = count - trials
-            notes = (f"hyperband: {trials} trials; the {dropped} deepest of {count} brackets are dropped",)
+            notes = (
+                f"hyperband: {trials} trials; the {dropped} deepest of {count} brackets are dropped",
+            )
             count = trials
         made: list[Bracket] = []
         first = 0

@@ -158,15 +158,14 @@ class PopulationBasedTraining:
         place = self.ranking.bisect_left((rank_key(member.score), trial))
         if not diverged and place < ranked - share:
             return None
-        candidates = [
-            other
-            for key, other in self.ranking[: max(1, share) if diverged else share]
-            if key != math.inf and self.members[other].weights is not None and other != trial
-        ]
+        # The top share without divergences. All of it has weights: whoever reported a score
+        # before its last milestone has, and where the first milestone is the last, nobody asks.
+        finite = self.ranking.bisect_left((math.inf, -1))
+        candidates = min(max(1, share) if diverged else share, finite)
         if not candidates:
             return None
         rng = keyed(self.plan.seed, "donor", trial, member.step)
-        return self.members[candidates[int(rng.integers(len(candidates)))]]
+        return self.members[self.ranking[int(rng.integers(candidates))][1]]
 
     def abandon(self, trial: TrialId) -> tuple[TrialId, ...]:
         """Take a live member out of the population."""

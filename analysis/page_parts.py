@@ -1,0 +1,258 @@
+"""The HTML of a report's page, piece by piece. Every text from outside is escaped here."""
+
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+from typing import NamedTuple
+
+from simsched.analysis.describe import (
+    Tag,
+    command_line,
+    costs,
+    held,
+    lengths,
+    speeds,
+    tags,
+)
+from simsched.analysis.page_charts import Chart, Place
+from simsched.analysis.statistics import Interval, Row
+from simsched.analysis.tables import COLUMNS, by_scheduler, is_sweep
+from simsched.analysis.wording import count, listing, plural
+from simsched.results import Settings
+
+_METERS: dict[str, Callable[[Row], float]] = {
+    "wall time": lambda row: row.wall_time_s.mean,
+    "util. %": lambda row: row.utilization.mean,
+    "occup. %": lambda row: row.occupancy.mean,
+    "α %": lambda row: row.completion_rate.mean,  # noqa: RUF001
+}
+"""Columns whose cells carry a small bar."""
+
+_WORDS = (
+    ("wall time", "From the first start to the end of the last trial."),
+    ("utilization", "Node time spent on training, of all node time (nodes × wall time)."),  # noqa: RUF001
+    ("occupancy", "Node time that is not idle: training, starts, saves, loads and waiting."),
+    (
+        "α, completion rate",  # noqa: RUF001
+        "Training done, of what all trials would take at full length.",
+    ),
+    ("time to best", "When the best score of the search was reported."),
+    (
+        "preemptions",
+        "How often a node was taken from an unfinished trial, which came back later.",
+    ),
+    ("node-hours", "Nodes × wall time: what the cluster costs."),  # noqa: RUF001
+)
+
+
+class _Card(NamedTuple):
+    """A figure at the top of the page: the best of all rows in one measure."""
+
+    title: str
+    column: str
+    measure: Callable[[Row], Interval | None]
+    largest: bool
+
+
+def chips(found: Iterable[Tag]) -> str:
+    """Return the tags as links to their explanations."""
+    items = [
+        f'<li><a class="chip {_slug(tag.name)}" href="#tag-{_slug(tag.name)}">'
+        f"{escape(tag.name)}</a></li>"
+        for tag in found
+    ]
+    return f'<ul class="chips" aria-label="What the figures rest on">{"".join(items)}</ul>'
+
+
+def _slug(name: str) -> str:
+    return name.replace(" ", "-")
+
+
+def cards(settings: Settings, rows: Sequence[Row]) -> str:
+    """Return the best of each measure, with who reached it."""
+    wanted = [
+        _Card("Shortest wall time", "wall time", lambda row: row.wall_time_s, False),
+        _Card("Best score", "best score", lambda row: row.best_score, settings.mode == "max"),
+        _Card("Highest utilization", "util. %", lambda row: row.utilization, True),
+        _Card("Fewest node-hours", "node-hours", lambda row: row.node_hours, False)
+        if is_sweep(rows)
+        else _Card("Least training (α)", "α %", lambda row: row.completion_rate, False),  # noqa: RUF001
+    ]
+    return f'<div class="cards">{"".join(_card(card, rows) for card in wanted)}</div>'
+
+
+def _card(card: _Card, rows: Sequence[Row]) -> str:
+    known = [(row, value.mean) for row in rows if (value := card.measure(row)) is not None]
+    if not known:
+        return f'<div class="card"><h3>{escape(card.title)}</h3><p class="figure">none</p></div>'
+    best = (max if card.largest else min)(value for _, value in known)
+    holders = [row for row, value in known if value == best]
+    cell = next(column for column in COLUMNS if column.name == card.column).cell(holders[0])
+    unit = "&#8239;%" if card.column.endswith("%") else ""
+    spread = f'<span class="spread">±{escape(cell.spread)}</span>' if cell.spread else ""
+    return (
+        f'<div class="card"><h3>{escape(card.title)}</h3>'
+        f'<p class="figure">{escape(cell.mean)}{unit} {spread}</p>'
+        f'<p class="who">{_holders(holders, rows)}</p></div>'
+    )
+
+
+def _holders(holders: Sequence[Row], rows: Sequence[Row]) -> str:
+    """Say who reached a best value, without a list as long as the table."""
+    names = list(dict.fromkeys(row.scheduler for row in holders))
+    if len(holders) == len(rows) > 1:
+        return "all alike"
+    if len(names) > 3:
+        return f"{len(names)} schedulers alike"
+    text = escape(listing(names))
+    if is_sweep(rows) and len(holders) == 1:
+        text += f", {plural(holders[0].nodes, 'node')}, {plural(holders[0].workers, 'trial')}"
+    approximate = any(row.approximate for row in holders)
+    return text + (' <span class="chip approximate">approximate</span>' if approximate else "")
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the summary as an HTML table that scrolls in a box of its own."""
+    sweep = is_sweep(rows)
+    places = '<th scope="col">nodes</th><th scope="col">trials</th>' if sweep else ""
+    heads = "".join(f'<th scope="col">{escape(column.name)}</th>' for column in COLUMNS)
+    longest = {name: max(measure(row) for row in rows) for name, measure in _METERS.items()}
+    longest.update({name: 1.0 for name in longest if name.endswith("%")})
+    # What holds for every row stands at the top of the page already.
+    common = set.intersection(*(set(held(row)) for row in rows)) - {"approximate"}
+    body = []
+    for index, group in enumerate(by_scheduler(rows).values()):
+        lines = [
+            _line(row, index, sweep, place == 0, longest, common) for place, row in enumerate(group)
+        ]
+        body.append(f"<tbody>{''.join(lines)}</tbody>")
+    return (
+        '<div class="scroll" tabindex="0" role="region" aria-label="Results, scrollable">'
+        '<table class="results"><caption class="unseen">Results by scheduler</caption>'
+        f'<thead><tr><th scope="col">scheduler</th>{places}{heads}</tr></thead>'
+        f"{''.join(body)}</table></div>"
+    )
+
+
+def _line(
+    row: Row, index: int, sweep: bool, first: bool, longest: dict[str, float], common: set[str]
+) -> str:
+    name, _, parameters = row.scheduler.partition(":")
+    detail = f'<span class="parameters">{escape(parameters)}</span>' if parameters else ""
+    hidden = "" if first else ' class="again"'
+    head = (
+        f'<th scope="row"{hidden}><div><span class="swatch s{index % 8}"></span>'
+        f"<span>{escape(name)}{detail}{_row_chips(row, common)}</span></div></th>"
+    )
+    places = f"<td>{count(row.nodes)}</td><td>{count(row.workers)}</td>" if sweep else ""
+    cells = "".join(_data_cell(row, column.name, index, longest) for column in COLUMNS)
+    return f"<tr>{head}{places}{cells}</tr>"
+
+
+def _row_chips(row: Row, common: set[str]) -> str:
+    links = [
+        f'<a class="chip {_slug(name)}" href="#tag-{_slug(name)}">{name}</a>'
+        for name in held(row)
+        if name not in common
+    ]
+    return f'<span class="row-chips">{"".join(links)}</span>' if links else ""
+
+
+def _data_cell(row: Row, name: str, index: int, longest: dict[str, float]) -> str:
+    cell = next(column for column in COLUMNS if column.name == name).cell(row)
+    spread = f'<span class="spread">±{escape(cell.spread)}</span>' if cell.spread else ""
+    meter = ""
+    if name in _METERS and longest[name] > 0:
+        share = min(1.0, _METERS[name](row) / longest[name])
+        meter = f'<span class="meter s{index % 8}" style="--share:{share:.4f}"></span>'
+    return f"<td>{escape(cell.mean)}{spread}{meter}</td>"
+
+
+def chart(each: Chart) -> str:
+    """Return a chart's heading, what is to be said about it, and the box it is drawn into."""
+    height = round(each.figure.layout.height)
+    return (
+        f'<figure class="chart"><figcaption><h3>{escape(each.title)}</h3>'
+        f"<p>{escape(each.note)}</p></figcaption>"
+        f'<div class="plot" id="{each.identifier}" role="img" '
+        f'aria-label="{escape(each.label)}" style="--height:{height}"></div></figure>'
+    )
+
+
+def section(identifier: str, heading: str, intro: str, content: str) -> str:
+    """Return a section of the page; `intro` and `content` are HTML."""
+    lead = f"<p>{intro}</p>" if intro else ""
+    return (
+        f'<section id="{identifier}" aria-labelledby="{identifier}-heading">'
+        f'<div class="heading"><h2 id="{identifier}-heading">{escape(heading)}</h2>{lead}</div>'
+        f"{content}</section>"
+    )
+
+
+def in_places(found: Sequence[Place], pick: Callable[[Place], Sequence[Chart]], grid: str) -> str:
+    """Return some charts of every place; all but the first place's are hidden."""
+    blocks = []
+    for index, place in enumerate(found):
+        hidden = " hidden" if index else ""
+        charts = "".join(chart(each) for each in pick(place))
+        blocks.append(f'<div class="place {grid}" data-place="{index}"{hidden}>{charts}</div>')
+    return "".join(blocks)
+
+
+def place_choice(found: Sequence[Place]) -> str:
+    """Return the control that says which cluster the charts below show."""
+    if len(found) < 2:
+        return ""
+    options = "".join(
+        f'<option value="{index}">{escape(place.name)}</option>'
+        for index, place in enumerate(found)
+    )
+    return (
+        '<div class="choice"><label for="place">Charts below are for</label>'
+        f'<select id="place" autocomplete="off">{options}</select></div>'
+    )
+
+
+def notes(settings: Settings, rows: Sequence[Row]) -> str:
+    """Return what the figures rest on, what the schedulers say, and what the words mean."""
+    items = [
+        f'<dt id="tag-{_slug(tag.name)}"><span class="chip {_slug(tag.name)}">'
+        f"{escape(tag.name)}</span></dt><dd>{escape(tag.text)}</dd>"
+        for tag in tags(settings, rows)
+    ]
+    for scheduler, group in by_scheduler(rows).items():
+        said = dict.fromkeys(note for row in group for note in row.notes)
+        items += [f"<dt>{escape(scheduler)}</dt><dd>{escape(note)}</dd>" for note in said]
+    words = "".join(f"<dt>{word}</dt><dd>{text}</dd>" for word, text in _WORDS)
+    return (
+        f'<dl class="notes">{"".join(items)}</dl>'
+        f'<details><summary>What the words mean</summary><dl class="notes">{words}</dl></details>'
+    )
+
+
+def settings_list(settings: Settings) -> str:
+    """Return all settings, the command that repeats the comparison, and where it comes from."""
+    values = [
+        ("Game", settings.game or settings.traces),
+        ("Score", f"{settings.metric}, {_better(settings)}"),
+        ("Nodes", ", ".join(count(nodes) for nodes in settings.nodes)),
+        ("Node speeds", speeds(settings)),
+        ("Trials", ", ".join(count(workers) for workers in settings.workers)),
+        ("Longest trial", lengths(settings)),
+        ("Costs", costs(settings)),
+        ("Replications", count(settings.replications)),
+        ("Trials drawn", "with replacement" if settings.resample else "without replacement"),
+        ("Seed", str(settings.seed)),
+        ("Curves", f"{settings.traces}, {plural(settings.recorded_trials, 'trial')}"),
+        ("SHA-256 of the curves", settings.traces_sha256),
+        ("Version", f"simsched {settings.version}"),
+    ]
+    items = "".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in values)
+    return (
+        f'<dl class="settings">{items}</dl>'
+        '<h3>To repeat this</h3><pre class="command" tabindex="0"><code>'
+        f"{escape(command_line(settings))}</code></pre>"
+    )
+
+
+def _better(settings: Settings) -> str:
+    return "smaller is better" if settings.mode == "min" else "larger is better"
