@@ -154,32 +154,39 @@ def sentence(settings: Settings, rows: Sequence[Row]) -> str:
     return f"{what}{times}; {costs(settings)}."
 
 
+def command(settings: Settings) -> list[list[str]]:
+    """Return the command that repeats the comparison: its name, then each option's words."""
+    curves = "--game" if settings.traces in shipped() else "--traces"
+    parts = [
+        ["simsched", "simulate"],
+        [curves, settings.traces],
+        ["--nodes", _joined(settings.nodes)],
+        ["--workers", _joined(settings.workers)],
+        *(["--scheduler", scheduler] for scheduler in settings.schedulers),
+        ["--phases", str(settings.phases)],
+        ["--phase-length", str(settings.phase_length)],
+        ["--unit", settings.unit],
+        ["--start-cost", _exact(settings.start_s)] if settings.start_s > 0 else [],
+        ["--save-cost", _exact(settings.save_s)] if settings.save_s > 0 else [],
+        ["--load-cost", _exact(settings.load_s)] if settings.load_s > 0 else [],
+        ["--node-speeds", ",".join(_exact(speed) for speed in settings.node_speeds)]
+        if set(settings.node_speeds) != {1.0}
+        else [],
+        ["--replications", str(settings.replications)] if settings.replications > 1 else [],
+        ["--resample"] if settings.resample else [],
+        ["--seed", str(settings.seed)],
+    ]
+    return [part for part in parts if part]
+
+
 def command_line(settings: Settings) -> str:
-    """Return the command that repeats the comparison."""
-    words = ["simsched", "simulate"]
-    words += ["--game" if settings.traces in shipped() else "--traces", settings.traces]
-    words += ["--nodes", _joined(settings.nodes), "--workers", _joined(settings.workers)]
-    for scheduler in settings.schedulers:
-        words += ["--scheduler", scheduler]
-    words += ["--phases", str(settings.phases), "--phase-length", str(settings.phase_length)]
-    words += ["--unit", settings.unit]
-    for option, cost_s in (
-        ("--start-cost", settings.start_s),
-        ("--save-cost", settings.save_s),
-        ("--load-cost", settings.load_s),
-    ):
-        if cost_s > 0:
-            words += [option, repr(cost_s).removesuffix(".0")]
-    if set(settings.node_speeds) != {1.0}:
-        speeds = (repr(speed).removesuffix(".0") for speed in settings.node_speeds)
-        words += ["--node-speeds", ",".join(speeds)]
-    if settings.replications > 1:
-        words += ["--replications", str(settings.replications)]
-    if settings.resample:
-        words.append("--resample")
-    words += ["--seed", str(settings.seed)]
-    return shlex.join(words)
+    """Return the command that repeats the comparison, for a shell, an option a line."""
+    return " \\\n  ".join(shlex.join(part) for part in command(settings))
 
 
 def _joined(values: Sequence[int]) -> str:
     return ",".join(str(value) for value in values)
+
+
+def _exact(value: float) -> str:
+    return repr(value).removesuffix(".0")

@@ -86,18 +86,15 @@ def _place(comparison: Comparison, index: int, nodes: int, workers: int, bars: i
     span = score_span(firsts)
     settings, time = comparison.settings, f"time-{index}"
     name = f"{plural(nodes, 'node')}, {plural(workers, 'trial')}"
+    best = _chart(f"best-{index}", best_so_far(comparison, nodes=nodes, workers=workers), name)
     panels = utilization(comparison, nodes=nodes, workers=workers)
-    best = best_so_far(comparison, nodes=nodes, workers=workers)
-    best.layout.height = min(BEST_PX, max(best.layout.height, panels.layout.height))
+    over_time = _chart(f"utilization-{index}", panels, name, linked=time)
+    beside = over_time.figure.layout.height
+    best.figure.layout.height = min(BEST_PX, max(best.figure.layout.height, beside))
     return Place(
         name=name,
-        best=_chart(f"best-{index}", best, name),
-        utilization=_chart(
-            f"utilization-{index}",
-            panels,
-            name,
-            linked=time,
-        ),
+        best=best,
+        utilization=over_time,
         gantts=[
             _chart(
                 f"gantt-{index}-{place}",

@@ -68,7 +68,9 @@ def _slug(name: str) -> str:
 
 
 def cards(settings: Settings, rows: Sequence[Row]) -> str:
-    """Return the best of each measure, with who reached it."""
+    """Return the best of each measure, with who reached it, at the largest number of trials."""
+    most = max(row.workers for row in rows)
+    rows = [row for row in rows if row.workers == most]
     wanted = [
         _Card("Shortest wall time", "wall time", lambda row: row.wall_time_s, False),
         _Card("Best score", "best score", lambda row: row.best_score, settings.mode == "max"),
@@ -115,8 +117,7 @@ def table(rows: Sequence[Row]) -> str:
     sweep = is_sweep(rows)
     places = '<th scope="col">nodes</th><th scope="col">trials</th>' if sweep else ""
     heads = "".join(f'<th scope="col">{escape(column.name)}</th>' for column in COLUMNS)
-    longest = {name: max(measure(row) for row in rows) for name, measure in _METERS.items()}
-    longest.update({name: 1.0 for name in longest if name.endswith("%")})
+    longest = {} if sweep else _longest(rows)
     # What holds for every row stands at the top of the page already.
     common = set.intersection(*(set(held(row)) for row in rows)) - {"approximate"}
     body = []
@@ -127,10 +128,18 @@ def table(rows: Sequence[Row]) -> str:
         body.append(f"<tbody>{''.join(lines)}</tbody>")
     return (
         '<div class="scroll" tabindex="0" role="region" aria-label="Results, scrollable">'
-        '<table class="results"><caption class="unseen">Results by scheduler</caption>'
+        f'<table class="{"sweep" if sweep else "results"}"><caption class="unseen">Results by scheduler</caption>'
         f'<thead><tr><th scope="col">scheduler</th>{places}{heads}</tr></thead>'
         f"{''.join(body)}</table></div>"
     )
+
+
+def _longest(rows: Sequence[Row]) -> dict[str, float]:
+    """Return what a full bar stands for in each column that has bars."""
+    return {
+        name: 1.0 if name.endswith("%") else max(measure(row) for row in rows)
+        for name, measure in _METERS.items()
+    }
 
 
 def _line(
@@ -161,7 +170,7 @@ def _data_cell(row: Row, name: str, index: int, longest: dict[str, float]) -> st
     cell = next(column for column in COLUMNS if column.name == name).cell(row)
     spread = f'<span class="spread">±{escape(cell.spread)}</span>' if cell.spread else ""
     meter = ""
-    if name in _METERS and longest[name] > 0:
+    if longest.get(name, 0) > 0:
         share = min(1.0, _METERS[name](row) / longest[name])
         meter = f'<span class="meter s{index % 8}" style="--share:{share:.4f}"></span>'
     return f"<td>{escape(cell.mean)}{spread}{meter}</td>"

@@ -23,7 +23,13 @@ from simsched.live.errors import LiveError
 from simsched.live.ga3c.environment import EnvironmentGroup
 from simsched.live.parts import folder_lock, is_finished, read_lines, rows_path
 from simsched.live.plan import Plan, Session, read_plan, require_same
-from simsched.live.trial_process import Failure, Progress, Task, run_trial
+from simsched.live.trial_process import (
+    Failure,
+    Progress,
+    Task,
+    finished_progress,
+    run_trial,
+)
 
 STOP_PATIENCE_S = 20.0
 """How long workers may take to save a checkpoint when the recording is interrupted."""
@@ -120,7 +126,7 @@ def _train_all(plan: Plan, parts: Path, cores: list[int], listener: Listener) ->
     """Run a process for each unfinished trial, as many at a time as there are cores."""
     waiting = _unfinished(plan, parts)
     for trial in sorted(set(range(plan.trials)) - set(waiting)):
-        listener(_finished_progress(parts, trial))
+        listener(finished_progress(trial, read_lines(rows_path(parts, trial))))
     free = list(cores)
     running: dict[Connection, _Worker] = {}
     failures: list[Failure] = []
@@ -208,8 +214,3 @@ def _stop(running: dict[Connection, _Worker]) -> None:
         if worker.process.is_alive():
             worker.process.kill()
             worker.process.join()
-
-
-def _finished_progress(parts: Path, trial: int) -> Progress:
-    last = read_lines(rows_path(parts, trial))[-1]
-    return Progress(trial, last.steps, last.episodes, last.seconds, None, last.end)

@@ -3,6 +3,8 @@
 import signal
 import time
 import traceback
+from collections import deque
+from collections.abc import Collection
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -83,55 +85,71 @@ def _train(task: Task, connection: Connection) -> None:
     # Imported here so that the core is chosen before torch and ale-py make their threads.
     import torch
 
-    from simsched.live.ga3c.worker import Worker
-
     torch.set_num_threads(1)
-    trial = task.settings.trial
-    checkpoint = checkpoint_path(task.parts, trial)
-    path = rows_path(task.parts, trial)
+    path = rows_path(task.parts, task.settings.trial)
+    checkpoint = checkpoint_path(task.parts, task.settings.trial)
     log = TrialLog(path)
     lines = read_lines(path)
-    if is_finished(lines):
+    if is_finished(lines):  # by a worker that outlived its recorder, while this one waited
+        connection.send(finished_progress(task.settings.trial, lines))
         return
-    worker = Worker(task.settings, checkpoint if checkpoint.exists() else None)
-    kept = lines[: worker.episodes]
-    if len(kept) < worker.episodes:
-        raise LiveError(
-            f"{path}: has {len(kept)} episodes but its checkpoint {worker.episodes}; "
-            f"delete {checkpoint.name} and {path.name} to record the trial anew"
-        )
-    log.keep(kept)
+    worker = _resume(task, lines)
+    log.keep(worker.episodes)
+    recent = deque((line.score for line in lines[: worker.episodes]), maxlen=RECENT)
+    connection.send(_progress(worker, recent))
     saved_steps = worker.steps
-    reported = 0.0
-    scores = [line.score for line in kept if line.score is not None][-RECENT:]
-    connection.send(_progress(trial, worker, scores))
+    reported_s = time.monotonic()
     while worker.steps < task.steps and worker.diverged is None:
         rows = worker.advance()
         log.write([Line(*row) for row in rows])
-        scores = [*scores, *(row.score for row in rows)][-RECENT:] if rows else scores
-        if worker.steps - saved_steps >= CHECKPOINT_STEPS:
-            log.sync()  # the rows a checkpoint counts must be on the disk before it is
+        recent.extend(row.score for row in rows)
+        stop = False
+        if time.monotonic() - reported_s > REPORT_S:
+            reported_s = time.monotonic()
+            connection.send(_progress(worker, recent))
+            stop = connection.poll()  # any word from the recorder, its end too, means stop
+        if stop or worker.steps - saved_steps >= CHECKPOINT_STEPS:
+            log.sync()  # the rows that a checkpoint counts must be on the disk before it is
             worker.save(checkpoint)
             saved_steps = worker.steps
-        if time.monotonic() - reported > REPORT_S:
-            reported = time.monotonic()
-            connection.send(_progress(trial, worker, scores))
-            if connection.poll():  # any word from the recorder, its end included, means stop
-                log.sync()
-                worker.save(checkpoint)
-                return
+        if stop:
+            return
     worker.check_finite()
     end: End = "complete" if worker.diverged is None else "diverged"
-    last = Line(round(worker.seconds, 6), worker.steps, worker.episodes, None, end)
-    log.write([last])
+    log.write([Line(round(worker.seconds, 6), worker.steps, worker.episodes, None, end)])
     log.sync()
     log.close()
     checkpoint.unlink(missing_ok=True)
-    connection.send(_progress(trial, worker, scores, end))
+    connection.send(_progress(worker, recent, end))
+
+
+def _resume(task: Task, lines: list[Line]) -> "Worker":
+    """Make the worker, from the trial's checkpoint if there is one."""
+    from simsched.live.ga3c.worker import Worker
+
+    checkpoint = checkpoint_path(task.parts, task.settings.trial)
+    worker = Worker(task.settings, checkpoint if checkpoint.exists() else None)
+    if len(lines) < worker.episodes:
+        path = rows_path(task.parts, task.settings.trial)
+        raise LiveError(
+            f"{path}: has {len(lines)} episodes but its checkpoint {worker.episodes}; "
+            f"delete {checkpoint.name} and {path.name} to record the trial anew"
+        )
+    return worker
+
+
+def finished_progress(trial: int, lines: list[Line]) -> Progress:
+    """Return the last word on a finished trial, from its lines."""
+    last = lines[-1]
+    scores = [line.score for line in lines[-RECENT - 1 : -1] if line.score is not None]
+    recent = sum(scores) / len(scores) if scores else None
+    return Progress(trial, last.steps, last.episodes, last.seconds, recent, last.end)
 
 
 def _progress(
-    trial: int, worker: "Worker", scores: list[float], end: End | None = None
+    worker: "Worker", recent: Collection[float | None], end: End | None = None
 ) -> Progress:
-    recent = sum(scores) / len(scores) if scores else None
-    return Progress(trial, worker.steps, worker.episodes, worker.seconds, recent, end)
+    scores = [score for score in recent if score is not None]
+    mean = sum(scores) / len(scores) if scores else None
+    trial = worker.settings.trial
+    return Progress(trial, worker.steps, worker.episodes, worker.seconds, mean, end)

@@ -265,8 +265,7 @@ class _Simulator:
         else:
             self.journals.mkdir(parents=True, exist_ok=True)
             with (self.journals / f"{job.file_name}.jsonl").open("wb") as file:
-                header = {"job": msgspec.to_builtins(job), "maximum": plan.maximum}
-                journal = Journal(file, header)
+                journal = Journal(file, msgspec.to_builtins(job), plan.maximum)
                 world = SimulatedCluster(
                     scheduler, curves, neighbours, cluster, plan.maximum, journal
                 )

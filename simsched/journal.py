@@ -24,6 +24,8 @@ class Header(msgspec.Struct, frozen=True, tag="header", tag_field="record"):
 
     format: int
     run: dict[str, Any]
+    maximum: int
+    """A trial's full length in resource units."""
 
 
 class Record(msgspec.Struct, frozen=True, tag="event", tag_field="record"):
@@ -39,11 +41,11 @@ class Record(msgspec.Struct, frozen=True, tag="event", tag_field="record"):
 class Journal:
     """Appends records to an open binary file."""
 
-    def __init__(self, file: BinaryIO, run: dict[str, Any]) -> None:
+    def __init__(self, file: BinaryIO, run: dict[str, Any], maximum: int) -> None:
         self._file = file
         self._encoder = msgspec.json.Encoder()
         self._number = 0
-        self._file.write(self._encoder.encode(Header(FORMAT, run)) + b"\n")
+        self._file.write(self._encoder.encode(Header(FORMAT, run, maximum)) + b"\n")
 
     def append(
         self,
@@ -79,10 +81,12 @@ def read_journal(path: Path) -> Iterator[Header | Record]:
             yield record
 
 
-def replay_ledger(path: Path, maximum: int) -> Ledger:
+def replay_ledger(path: Path) -> Ledger:
     """Keep the books again from a journal. Raises SimschedError as `read_journal` does."""
-    ledger = Ledger(maximum)
+    ledger = Ledger(0)
     for record in read_journal(path):
-        if isinstance(record, Record):
+        if isinstance(record, Header):
+            ledger.maximum = record.maximum
+        else:
             ledger.observe(record.event, record.decision, record.abandoned, record.commands)
     return ledger

@@ -58,7 +58,7 @@ _TYPE_NAMES = {"bool": "bool", "int64": "int", "double": "float", "string": "str
 
 
 def jsonl(raw: Raw) -> bytes:
-    """Return one JSON object per row, after one with the metadata. Missing values are left out."""
+    """Return one JSON object per row after one with the metadata, without what is missing."""
     encoder = msgspec.json.Encoder()
     header: Header = raw.header
     parts = [encoder.encode_lines([{JSONL_KEY: header}])]
@@ -71,7 +71,7 @@ def jsonl(raw: Raw) -> bytes:
                     {
                         name: value
                         for name, value in zip(names, row, strict=True)
-                        if value is not None
+                        if value is not None or name == "score"
                     }
                     for row in zip(*block, strict=True)
                 ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from simsched.traces import Trace
 
+from naive import readings
 from naive.base import Naive, Params, Perturb, Suggest
 from naive.schedulers import NAIVE
 from simsched.messages import Checkpoint, Continue, Exploit, Pause, Run, Stop
@@ -78,7 +79,8 @@ def scored(trace: Trace, start: int, end: int) -> list[float]:
 
 def milestone(trace: Trace, after: int, until: int, unit: str) -> int | None:
     """The row of the milestone, or None if the trace ends before it."""
-    for row in range(after + 1, len(trace.score)):
+    first = max(0, after) if readings.current.stand_still else after + 1
+    for row in range(first, len(trace.score)):
         if count(trace, row, unit) >= until and scored(trace, 0, row):
             return row
     return None

@@ -3,6 +3,7 @@
 from fractions import Fraction
 from math import floor
 
+from naive import readings
 from naive.base import Naive
 from naive.rules import best_first, exact, quantile, square_root
 from naive.rungs import Asha, AshaStop, HyperBand, SuccessiveHalving
@@ -65,8 +66,12 @@ class MedianStopping(RandomSearch):
         for other, scores in self.scores.items():
             if other == trial:
                 continue
-            if None in scores[:count]:
+            diverged_at = scores.index(None) + 1 if None in scores else count + 1
+            if diverged_at == count:
                 means.append(None)
+            elif diverged_at < count:
+                if not readings.current.diverged_counts_once:
+                    means.append(None)
             elif len(scores) >= count:
                 means.append(sum(Fraction(s) for s in scores[:count] if s is not None) / count)
         if not means:
@@ -80,9 +85,6 @@ class MedianStopping(RandomSearch):
 
 
 class Pbt(Naive):
-    diverged_may_yield = False
-    """The design: "the only verdicts it may get are Stop and Exploit"."""
-
     def setup(self) -> None:
         self.newest: dict[int, float | None] = {}
         self.weights: dict[int, Checkpoint] = {}
@@ -131,7 +133,7 @@ class Pbt(Naive):
                 self.params.get("perturb", 1.2), self.params.get("resample_probability", 0.25),
             )  # fmt: skip
         waiting = self.next_trial() is not None or any(self.at[t] < step for t in self.paused)
-        if waiting and (score is not None or self.diverged_may_yield):
+        if waiting and (score is not None or readings.current.diverged_may_yield):
             return Pause(save=donor is None), ()
         if donor is None:
             return Continue(self.next_after(step)), ()
