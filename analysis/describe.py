@@ -90,7 +90,9 @@ def _approximate(rows: Sequence[Row]) -> str:
     figures = [row.approximation for row in rows if row.approximation]
     if not figures:
         return text
-    shown = [f"{_mean(figures, 'exploits'):.3g} exploits in a run"]
+    exploits = _mean(figures, "exploits")
+    times = count(round(exploits)) if exploits >= 100 else f"{exploits:.3g}"
+    shown = [f"{times} exploits in a run"]
     if all("own_curve_share" in each for each in figures):
         own = percent(_mean(figures, "own_curve_share"))
         shown.append(f"{own} of them along the donor's own curve")

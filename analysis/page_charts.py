@@ -53,6 +53,8 @@ def sweep_charts(comparison: Comparison) -> list[Chart]:
     charts = []
     for quantity in QUANTITIES:
         figure = sweep(comparison, quantity)
+        # The page has one legend for all of them.
+        figure.layout.showlegend = False
         charts.append(_chart(f"sweep-{quantity.replace('_', '-')}", figure))
     return charts
 

@@ -14,6 +14,7 @@ from simsched.analysis.describe import (
     tags,
 )
 from simsched.analysis.page_charts import Chart, Place
+from simsched.analysis.palette import LINE_COLORS, Style
 from simsched.analysis.statistics import Interval, Row
 from simsched.analysis.tables import COLUMNS, by_scheduler, is_sweep
 from simsched.analysis.wording import count, listing, plural
@@ -128,7 +129,8 @@ def table(rows: Sequence[Row]) -> str:
         body.append(f"<tbody>{''.join(lines)}</tbody>")
     return (
         '<div class="scroll" tabindex="0" role="region" aria-label="Results, scrollable">'
-        f'<table class="{"sweep" if sweep else "results"}"><caption class="unseen">Results by scheduler</caption>'
+        f'<table class="{"sweep" if sweep else "results"}">'
+        '<caption class="unseen">Results by scheduler</caption>'
         f'<thead><tr><th scope="col">scheduler</th>{places}{heads}</tr></thead>'
         f"{''.join(body)}</table></div>"
     )
@@ -185,6 +187,27 @@ def chart(each: Chart) -> str:
         f'<div class="plot" id="{each.identifier}" role="img" '
         f'aria-label="{escape(each.label)}" style="--height:{height}"></div></figure>'
     )
+
+
+_DASHES = {
+    "solid": "none",
+    "dash": "7 4",
+    "dot": "2 3",
+    "dashdot": "7 3 2 3",
+    "longdash": "10 4",
+    "longdashdot": "10 3 2 3",
+}
+
+
+def legend(entries: Sequence[tuple[str, Style]]) -> str:
+    """Return a legend for several charts; names are HTML already."""
+    items = [
+        f'<li class="s{LINE_COLORS.index(style.color)}"><svg viewBox="0 0 34 8" '
+        f'aria-hidden="true"><path d="M0 4h34" stroke-dasharray="{_DASHES[style.dash]}"/></svg>'
+        f"{name}</li>"
+        for name, style in entries
+    ]
+    return f'<ul class="legend" aria-label="Lines">{"".join(items)}</ul>'
 
 
 def section(identifier: str, heading: str, intro: str, content: str) -> str:

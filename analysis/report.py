@@ -15,6 +15,7 @@ from simsched.analysis.describe import sentence, tags, title
 from simsched.analysis.page_charts import Chart, Place, payload, places, sweep_charts
 from simsched.analysis.palette import DARK, LINE_COLORS
 from simsched.analysis.statistics import AnalysisError, summarize
+from simsched.analysis.sweeps import key as sweep_key
 from simsched.results import Comparison
 
 
@@ -49,7 +50,8 @@ def report_html(comparison: Comparison) -> str:
     settings, rows = comparison.settings, summarize(comparison)
     sweeps = sweep_charts(comparison)
     found, left_out = places(comparison)
-    sections = _sections(found, sweeps, left_out)
+    key = parts.legend(sweep_key(comparison)) if sweeps else ""
+    sections = _sections(found, sweeps, key, left_out)
     charts = sweeps + [chart for place in found for chart in _all_charts(place)]
     return Template(_asset("report.html")).substitute(
         title=escape(title(settings)),
@@ -74,12 +76,14 @@ def _all_charts(place: Place) -> list[Chart]:
     return [place.best, place.utilization, *place.gantts, *place.curves]
 
 
-def _sections(found: list[Place], sweeps: list[Chart], left_out: str) -> list[tuple[str, str, str]]:
+def _sections(
+    found: list[Place], sweeps: list[Chart], key: str, left_out: str
+) -> list[tuple[str, str, str]]:
     """Return identifier, heading and HTML of each section with charts."""
     sections: list[tuple[str, str, str]] = []
     if sweeps:
         charts = "".join(parts.chart(each) for each in sweeps)
-        grid = f'<div class="grid three">{charts}</div>'
+        grid = f'{key}<div class="grid three">{charts}</div>'
         sections.append(("sizes", "Cluster size", parts.section("sizes", "Cluster size", "", grid)))
     choice = parts.place_choice(found) + (
         f'<p class="left-out">{escape(left_out)}</p>' if left_out else ""

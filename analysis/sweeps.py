@@ -42,7 +42,9 @@ def sweep(comparison: Comparison, quantity: Quantity) -> go.Figure:
     counts = sorted({row.nodes if by_nodes else row.workers for row in rows})
     largest = max(measure.value(row).high or measure.value(row).mean for row in rows)
     unit = time_unit(largest) if quantity == "wall_time" else TimeUnit(1, "")
+    beside = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
     figure = go.Figure(layout=base_layout(height=360, hovermode="closest"))
+    figure.update_layout(legend=beside)
     for name, style, group in _lines(comparison, rows, by_nodes):
         place = [row.nodes if by_nodes else row.workers for row in group]
         figure.add_trace(_trace(name, style, place, group, measure, unit))
@@ -80,6 +82,13 @@ def _lines(
             name = named(max(group, key=lambda row: row.approximate)) + several
             found.append((name, style._replace(dash=dash), group))
     return found
+
+
+def key(comparison: Comparison) -> list[tuple[str, Style]]:
+    """Return name and look of each line of a sweep, for a legend that several figures share."""
+    rows = summarize(comparison)
+    by_nodes = len({row.nodes for row in rows}) > 1
+    return [(name, style) for name, style, _ in _lines(comparison, rows, by_nodes)]
 
 
 def _trace(

@@ -2,7 +2,7 @@
 
 import math
 
-MISSING = "–"
+MISSING = "–"  # noqa: RUF001
 """Stands where there is no value."""
 
 

@@ -148,9 +148,8 @@ def _train_all(plan: Plan, parts: Path, cores: list[int], listener: Listener) ->
                 if not _receive(ready, worker, hear):
                     del running[ready]
                     free.append(worker.core)
-    except KeyboardInterrupt:
-        _stop(running)
-        raise
+    finally:
+        _stop(running)  # there are some only if we were interrupted
     return failures
 
 

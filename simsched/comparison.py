@@ -244,7 +244,12 @@ class _Simulator:
             else infer([curve.hparams for curve in self.curves])
         )
         for curve in self.curves:
-            self.space.encode(curve.hparams)
+            if set(curve.hparams) != set(self.space.parameters):
+                raise SimschedError(
+                    f"recorded trial {curve.trace} of {recorded.name} has hyperparameters "
+                    f"{', '.join(curve.hparams)}; its search space has "
+                    f"{', '.join(self.space.parameters)}"
+                )
 
     def run(self, job: Job) -> RunResult:
         """Simulate one job."""

@@ -50,7 +50,7 @@ class ProtocolError(RuntimeError):
     """A world or a scheduler broke the rules: a bug, never a user's mistake."""
 
 
-class Slot(msgspec.Struct):
+class Slot(msgspec.Struct, gc=False):
     """What the coordinator knows of a busy node."""
 
     attempt: int

@@ -67,7 +67,7 @@ class Hold(msgspec.Struct, frozen=True, gc=False, tag="hold"):
     trial: TrialId
 
 
-class Start(msgspec.Struct, frozen=True, tag="start"):
+class Start(msgspec.Struct, frozen=True, gc=False, tag="start"):
     """Start a worker, load `source` if there is one, train until the milestone `until`."""
 
     node: int
@@ -86,7 +86,7 @@ class Train(msgspec.Struct, frozen=True, gc=False, tag="train"):
     until: int
 
 
-class Save(msgspec.Struct, frozen=True, tag="save"):
+class Save(msgspec.Struct, frozen=True, gc=False, tag="save"):
     """Save a checkpoint; `Saved` is awaited."""
 
     node: int
@@ -94,7 +94,7 @@ class Save(msgspec.Struct, frozen=True, tag="save"):
     checkpoint: Checkpoint
 
 
-class Adopt(msgspec.Struct, frozen=True, tag="adopt"):
+class Adopt(msgspec.Struct, frozen=True, gc=False, tag="adopt"):
     """Load the weights of `source`, take these hyperparameters, train until `until`."""
 
     node: int

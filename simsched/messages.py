@@ -28,7 +28,7 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
     step: int
 
 
-class Run(msgspec.Struct, frozen=True):
+class Run(msgspec.Struct, frozen=True, gc=False):
     """Use a free node: train `trial` until its count is `until`.
 
     `source` None starts from scratch; else the weights are loaded from it.
@@ -64,7 +64,7 @@ class Stop(msgspec.Struct, frozen=True, gc=False, tag="stop"):
     """Verdict: the trial is over, because it finished or because it is weak."""
 
 
-class Exploit(msgspec.Struct, frozen=True, tag="exploit"):
+class Exploit(msgspec.Struct, frozen=True, gc=False, tag="exploit"):
     """Verdict: take the donor's weights and these hyperparameters, go on until `until`.
 
     The trial keeps its own count; only weights and hyperparameters are copied.
@@ -78,7 +78,7 @@ class Exploit(msgspec.Struct, frozen=True, tag="exploit"):
 Verdict: TypeAlias = Continue | Pause | Stop | Exploit
 
 
-class Decision(msgspec.Struct, frozen=True):
+class Decision(msgspec.Struct, frozen=True, gc=False):
     """The answer to one report. `retired`: OTHER, paused trials that are now over."""
 
     verdict: Verdict

@@ -52,7 +52,7 @@ def curve_of(trace: Trace, unit: Unit, sign: float) -> Curve:
     )
 
 
-class Leg(msgspec.Struct, frozen=True):
+class Leg(msgspec.Struct, frozen=True, gc=False):
     """A stretch of training: how long it takes at speed 1, how it ends, the score there."""
 
     us: int

@@ -10,7 +10,7 @@ from simsched.timeline import Kind, Timeline
 Fate: TypeAlias = Literal["finished", "stopped", "diverged", "censored", "lost"]
 
 
-class Milestone(msgspec.Struct, frozen=True):
+class Milestone(msgspec.Struct, frozen=True, gc=False):
     """One reported milestone of a trial. `score` is None where the trial diverged."""
 
     at_s: float

@@ -73,6 +73,8 @@ def _check_game(raw: Raw) -> None:
     column = raw.columns.get("game")
     if column is None:
         return
+    if pa.types.is_nested(column.type):
+        raise raw.error(0, f"game is {shown(column[0].as_py())}, it must be a text")
     games = pc.unique(column).to_pylist()
     if len(games) > 1:
         row = next(i for i, game in enumerate(column.to_pylist()) if game != games[0])

@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -89,6 +90,10 @@ def to_raw(traceset: TraceSet) -> Raw:
     source = f"trace set {traceset.name!r}"
     if not traceset.traces:
         raise TraceError(f"{source}: it has no trials")
+    counts = Counter(trace.trial for trace in traceset.traces)
+    twice = next((trial for trial, count in counts.items() if count > 1), None)
+    if twice is not None:
+        raise TraceError(f"{source}: trial {twice} is there more than once")
     lengths = [_length(source, trace) for trace in traceset.traces]
     firsts = np.cumsum([0, *lengths])
 

@@ -38,7 +38,7 @@ Kind = Literal["episodes", "reports"]
 GAMMAS: Final = {0.9: 0.55, 0.95: 0.8, 0.99: 1.0, 0.995: 0.97, 0.999: 0.9, 0.9995: 0.8, 0.9999: 0.7}
 """Discount to its share of the ceiling."""
 SPACE: Final[dict[str, Any]] = {
-    "lr": {"type": "real", "low": 1e-5, "high": 1e-2, "log": True},
+    "learning_rate": {"type": "real", "low": 1e-5, "high": 1e-2, "log": True},
     "t_max": {"type": "integer", "low": 2, "high": 100, "log": True, "q": 1},
     "gamma": {"type": "categorical", "choices": list(GAMMAS)},
 }
@@ -148,7 +148,7 @@ def _learner(rng: np.random.Generator) -> _Learner:
     may_explode = 0.7 * _logistic((lr_log10 + 2.35) / 0.1)
     plateau, width_1, width_2, remains = rng.random(4).tolist()
     return _Learner(
-        hparams={"lr": float(f"{10**lr_log10:.4g}"), "t_max": t_max, "gamma": gamma},
+        hparams={"learning_rate": float(f"{10**lr_log10:.4g}"), "t_max": t_max, "gamma": gamma},
         ceiling=math.exp(-0.5 * bell) * GAMMAS[gamma] * rng.beta(6.0, 1.5),
         plateau=0.3 + 0.5 * plateau,
         rises=(first, first + 0.4 * late[1] / pace),

@@ -36,7 +36,11 @@ class NetworkPredictor:
 
 
 class Trainer:
-    """Gathers segments to batches and updates the network with RMSProp."""
+    """Gathers segments to batches and updates the network with RMSProp.
+
+    A long segment outlives updates made while it grew, so part of it was acted out by older
+    weights: the policy lag of GA3C, here at most t_max steps of each agent.
+    """
 
     def __init__(self, network: nn.Module, settings: Settings) -> None:
         self._network = network

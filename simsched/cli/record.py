@@ -43,8 +43,8 @@ def record(
     """Train trials for real and record their learning curves.
 
     Draws each trial from the published GA3C search space (learning rate, t_max, gamma), trains
-    it on this machine, and keeps the score of every episode. `simsched simulate --traces` replays what
-    it writes. It can be stopped at any moment: the same command goes on where it was.
+    it on this machine, and keeps the score of every episode. `simsched simulate --traces`
+    replays what it writes. It can be stopped at any moment: the same command goes on where it was.
     """
     from simsched.live.machine import require_training_packages
 

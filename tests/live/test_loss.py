@@ -85,30 +85,35 @@ def random_segments(rng: np.random.Generator, count: int) -> list[Segment]:
 
 
 def test_an_update_is_the_naive_gradient_through_rmsprop() -> None:
-    """One update of the trainer moves each weight as the formulas say."""
-    rng = np.random.default_rng(5)
-    chosen = Settings(game="x", learning_rate=0.01, gamma=0.9, least_batch=1, rms_epsilon=0.1)
+    """One update on segments with all kinds of ends moves each weight as the formulas say."""
+    segments = random_segments(np.random.default_rng(5), 7)
+    samples = sum(map(len, segments))
+    chosen = Settings(game="x", learning_rate=0.01, gamma=0.9, least_batch=samples)
     network = build((3,), frames=False, actions=2, seed=1)
-    before = [p.detach().clone() for p in network.parameters()]
-    segments = random_segments(rng, 1)
-    for _ in range(1):
-        observations = torch.from_numpy(np.stack(segments[0].observations))
-        logits, values = network(observations)
-        returns = n_step_returns(segments[0].rewards, segments[0].bootstrap, 0.9)
-        _, by_logits, by_values = naive_loss(
-            logits.detach().numpy().astype(float),
-            values.detach().numpy().astype(float),
-            segments[0].actions,
-            returns,
-            0.01,
-        )
-        total = (logits * torch.tensor(by_logits)).sum() + (values * torch.tensor(by_values)).sum()
-        gradients = torch.autograd.grad(total, list(network.parameters()))
-    Trainer(network, chosen).train(segments, 0)
-    for old, new, gradient in zip(before, network.parameters(), gradients, strict=True):
-        square = 0.01 * gradient.square()  # the mean square starts at 0
+    parameters = list(network.parameters())
+    before = [p.detach().clone() for p in parameters]
+    gradients = [torch.zeros_like(p) for p in parameters]
+    for segment in segments:
+        for t in range(len(segment)):
+            ahead = segment.rewards[t:]
+            target = sum(0.9**k * reward for k, reward in enumerate(ahead))
+            target += 0.9 ** len(ahead) * segment.bootstrap
+            logits, value = network(torch.from_numpy(segment.observations[t])[None])
+            plain = logits.detach().numpy().astype(float), value.detach().numpy().astype(float)
+            _, by_logits, by_value = naive_loss(*plain, [segment.actions[t]], [target], 0.01)
+            total = (logits * torch.tensor(by_logits)).sum()
+            total = total + (value * torch.tensor(by_value)).sum()
+            for sum_so_far, part in zip(
+                gradients, torch.autograd.grad(total, parameters), strict=True
+            ):
+                sum_so_far += part
+    trainer = Trainer(network, chosen)
+    trainer.train(segments, 0)
+    assert trainer.updates == 1
+    for old, new, gradient in zip(before, parameters, gradients, strict=True):
+        square = 0.01 * gradient.square()  # decay 0.99, and the mean square starts at 0
         expected = old - 0.01 * gradient / (square.sqrt() + 0.1)
-        torch.testing.assert_close(new.detach(), expected.float(), rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(new.detach(), expected, rtol=1e-4, atol=1e-6)
 
 
 def test_batches_hold_whole_segments_and_at_least_the_least() -> None:

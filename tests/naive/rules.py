@@ -55,6 +55,25 @@ def quantile(values: list[Fraction | None], share: Fraction) -> Fraction | None:
     return lower + (upper - lower) * (place - below)
 
 
+def mean(values: list[float | None]) -> float:
+    """In floating point, summed in order: where means tie, rounding has its say."""
+    total = 0.0
+    for value in values:
+        assert value is not None
+        total += value
+    return total / len(values)
+
+
+def median(values: list[float | None]) -> float | None:
+    """Linear interpolation, floating point; None (below everything) where the lower one is."""
+    numbers = sorted(v for v in values if v is not None)
+    ordered: list[float | None] = [None] * (len(values) - len(numbers)) + list(numbers)
+    if not ordered:
+        return None
+    lower, upper = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    return None if lower is None or upper is None else lower + (upper - lower) * 0.5
+
+
 def rung_ends(first: Fraction, eta: Fraction, phase_length: int, maximum: int) -> list[int]:
     """Resource counts at which rungs end: first·eta^k phases, whole units, then the maximum."""
     ends: list[int] = []

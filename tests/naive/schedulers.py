@@ -5,7 +5,7 @@ from math import floor
 
 from naive import readings
 from naive.base import Naive
-from naive.rules import best_first, exact, quantile, square_root
+from naive.rules import best_first, exact, mean, median, quantile, square_root
 from naive.rungs import Asha, AshaStop, HyperBand, SuccessiveHalving
 from simsched.draws import keyed
 from simsched.messages import (
@@ -62,7 +62,7 @@ class MedianStopping(RandomSearch):
         count = self.milestones().index(step) + 1
         if count <= self.params.get("grace", 1):
             return True
-        means: list[Fraction | None] = []
+        means: list[float | None] = []
         for other, scores in self.scores.items():
             if other == trial:
                 continue
@@ -73,12 +73,10 @@ class MedianStopping(RandomSearch):
                 if not readings.current.diverged_counts_once:
                     means.append(None)
             elif len(scores) >= count:
-                means.append(sum(Fraction(s) for s in scores[:count] if s is not None) / count)
-        if not means:
-            return True
-        median = quantile(means, Fraction(1, 2))
+                means.append(mean(scores[:count]))
+        limit = median(means)
         best = max(s for s in [*self.scores.get(trial, []), score] if s is not None)
-        return median is None or Fraction(best) >= median
+        return limit is None or best >= limit
 
     def note(self, trial: int, step: int, score: float | None) -> None:
         self.scores.setdefault(trial, []).append(score)

@@ -76,7 +76,7 @@ def test_all_metadata_is_kept(tmp_path):
         resource_note="steps are agent steps (4 frames each)",
         space={"t_max": {"type": "integer", "low": 2, "high": 100}, "a": {"choices": [0.5, "x"]}},
         seed=3,
-        hardware="2 cores – ünïcode",
+        hardware="2 cores, ünïcode",
         versions={"torch": "2.13", "ale-py": "0.11"},
         date="2026-01-02",
         recorded_by="simsched record",
@@ -247,7 +247,9 @@ def test_load_finds_shipped_sets_in_any_case_and_offers_the_nearest(tmp_path, mo
 
 def test_importing_the_package_loads_no_arrow():
     code = "import sys, simsched.traces; print('pyarrow' in sys.modules, 'numpy' in sys.modules)"
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == ["False", "False"]
 
 

@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
-from simsched.traces import Metadata, Trace, TraceSet
+from simsched.traces import Metadata, Trace, TraceError, TraceSet, read
 
 HEAD = "trial,seconds,steps,episodes,score,hp.lr"
+FIVE = "trial,seconds,steps,episodes,score"
 ROWS = ["0,1.5,100,1,10,0.1", "0,3,200,2,20,0.1", "0,4,250,2,,0.1", "1,2,90,1,5,0.01"]
 SUFFIXES = (".parquet", ".csv", ".jsonl")
 
@@ -59,3 +61,14 @@ def assert_same(left: TraceSet, right: TraceSet) -> None:
             mine, theirs = getattr(one, name), getattr(other, name)
             np.testing.assert_array_equal(mine, theirs)
             assert mine.dtype == theirs.dtype
+
+
+def refusal(path: Path) -> str:
+    """The one line that reading gives."""
+    with pytest.raises(TraceError) as caught:
+        read(path)
+    text = str(caught.value)
+    assert text.startswith(f"{path}: "), text
+    assert text.isprintable()
+    assert len(text) < 400
+    return text.removeprefix(f"{path}: ")
