@@ -65,7 +65,8 @@ def check_columns(raw: Raw) -> None:
 
 
 def _is_hparam(name: str) -> bool:
-    return name.startswith(HPARAM_PREFIX) and len(name) > len(HPARAM_PREFIX)
+    rest = name.removeprefix(HPARAM_PREFIX)
+    return name != rest and rest != "" and rest == rest.strip() and rest.isprintable()
 
 
 def _check_game(raw: Raw) -> None:

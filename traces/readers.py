@@ -2,9 +2,8 @@
 
 import csv
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -184,27 +183,43 @@ def read_jsonl(source: str, data: bytes) -> Raw:
     if list(record) == [JSONL_KEY]:
         header = decode_header(f"{source}: line 1", msgspec.json.encode(record[JSONL_KEY]))
         data, skipped = rest, 1
-    try:
-        rows: list[_Row] = _ROW_DECODER.decode_lines(data)
-        one_a_line = len(rows) == data.count(b"\n") + (not data.endswith(b"\n"))
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        one_a_line = False
-    if not one_a_line:  # a fault, or only blank lines: slower, and the fault has its line
-        numbered = enumerate(data.split(b"\n"), 1 + skipped)
-        rows = [_json_row(source, number, line) for number, line in numbered if line.strip()]
 
     def where(row: int) -> str:
         full = (n for n, line in enumerate(data.split(b"\n"), 1 + skipped) if line.strip())
         return f"line {next((n for i, n in enumerate(full) if i == row), row + 1)}"
 
-    raw = Raw(source, {}, where, header)
-    for name in dict.fromkeys(chain.from_iterable(rows)):
-        try:
-            values = list(map(itemgetter(name), rows))
-        except KeyError:
-            values = [row.get(name) for row in rows]
-        raw.columns[name] = _json_array(values)
-    return raw
+    columns: dict[str, list[Any]] = {}
+    done, line = 0, 1 + skipped
+    for block in _blocks(data):
+        rows = _json_rows(source, line, block)
+        for name in dict.fromkeys(chain(columns, chain.from_iterable(rows))):
+            values = columns.setdefault(name, [None] * done)
+            values.extend([row.get(name) for row in rows])
+        done += len(rows)
+        line += block.count(b"\n")
+    return Raw(source, {name: _json_array(v) for name, v in columns.items()}, where, header)
+
+
+def _blocks(data: bytes) -> Iterator[bytes]:
+    """Cut `data` into parts of whole lines, of about a megabyte."""
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start + 1_000_000) + 1 or len(data)
+        yield data[start:end]
+        start = end
+
+
+def _json_rows(source: str, first_line: int, block: bytes) -> list[_Row]:
+    try:
+        rows: list[_Row] = _ROW_DECODER.decode_lines(block)
+        one_a_line = len(rows) == block.count(b"\n") + (not block.endswith(b"\n"))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        one_a_line = False
+    if one_a_line:
+        return rows
+    # A fault, or only blank lines: line by line it is slower, but the fault has its place.
+    numbered = enumerate(block.split(b"\n"), first_line)
+    return [_json_row(source, number, line) for number, line in numbered if line.strip()]
 
 
 def _json_row(source: str, line: int, text: bytes) -> _Row:

@@ -139,8 +139,6 @@ def _length(source: str, trace: Trace) -> int:
 
 def _hparam_array(source: str, name: str, traceset: TraceSet, lengths: list[int]) -> Any:
     """Return one hyperparameter as a column, a value per row; missing where a trial has none."""
-    if not name or not name.isprintable():
-        raise TraceError(f"{source}: {shown(name)} cannot be the name of a hyperparameter")
     values = [trace.hparams.get(name) for trace in traceset.traces]
     values = [v.item() if isinstance(v, np.generic) else v for v in values]
     types = {type(value) for value in values if value is not None}

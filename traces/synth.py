@@ -10,8 +10,8 @@ The model, for one trial. All draws come from a generator keyed by (seed, trial)
 trial 7 is the same however many trials there are. x in 0..1 is the share of its
 steps a trial has done.
 
-1. Hyperparameters: lr log-uniform in [1e-5, 1e-2], t_max quantized log-uniform in
-   [2, 100], gamma one of seven values.
+1. Hyperparameters: learning_rate (lr below) log-uniform in [1e-5, 1e-2], t_max quantized
+   log-uniform in [2, 100], gamma one of seven values.
 2. Ceiling: the product of a bell in log10(lr) about -3.6, a wider one in
    ln(t_max) about ln(12), a factor for gamma, and luck (a beta draw).
 3. Skill rises to the ceiling in two logistic steps, with a plateau between them. Both

@@ -107,13 +107,11 @@ def test_killed_torn_and_interrupted_it_still_gives_a_whole_file(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["curves.parquet"]
 
     # The finished recording is known again; a changed file is somebody else's.
-    again = subprocess.run(command(out), capture_output=True, text=True, check=False)
-    assert again.returncode == 0, again.stderr
+    assert run(small_plan(steps=STEPS), out) == []
     with out.open("ab") as changed:
         changed.write(b"x")
-    refused = subprocess.run(command(out), capture_output=True, text=True, check=False)
-    assert refused.returncode == 2
-    assert "exists and is not this recording's" in refused.stderr
+    with pytest.raises(LiveError, match="exists and is not this recording's"):
+        run(small_plan(steps=STEPS), out)
 
 
 def small_plan(trials: int = 1, steps: int = 2_000) -> Plan:

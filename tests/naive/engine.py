@@ -42,6 +42,9 @@ class NaiveResult:
     loads: int
     fates: dict[int, str]
     abandoned: list[tuple[int, int, int, tuple[int, ...]]] = field(default_factory=list)
+    """(at_us, node, trial, retired) of each trial that its trace could not carry on."""
+    binds: int = 0
+    """Runs that were bound to the node that was still saving their trial."""
 
 
 @dataclass
@@ -69,7 +72,8 @@ def count(trace: Trace, row: int, unit: str) -> float:
     """The trial's count at a row."""
     if unit == "reports":
         return sum(not math.isnan(s) for s in trace.score[: row + 1])
-    return {"episodes": trace.episodes, "steps": trace.steps, "seconds": trace.seconds}[unit][row]
+    column = {"episodes": trace.episodes, "steps": trace.steps, "seconds": trace.seconds}[unit]
+    return float(column[row])
 
 
 def scored(trace: Trace, start: int, end: int) -> list[float]:
@@ -152,6 +156,7 @@ class Engine:
             saving = self.saving(run.source)
             if saving is not None and run.source.trial == run.trial:
                 saving.bound = run
+                self.result.binds += 1
                 return
             if saving is not None:
                 self.wait(node, run.source, now, lambda at: self.begin(node, run, at))

@@ -1,13 +1,18 @@
 """The program under test, run through its public face and put into the naive result's shape."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from simsched.traces import Metadata, TraceSet
 
 from naive.engine import KINDS, NaiveResult, Told, naive_run
+from naive.rules import NoSuchRungsError
 from naive.simulated import SimulationCase, TraceSearcher
 from simsched import simulate
+from simsched.errors import SimschedError
 from simsched.events import Ended, Reported, Start
 from simsched.journal import Record, read_journal
-from simsched.traces import Metadata, TraceSet
 
 SPACE = {"x": {"type": "real", "low": 0.0, "high": 100.0}}
 
@@ -31,7 +36,7 @@ def run_naive(case: SimulationCase) -> NaiveResult:
 
 def run_product(case: SimulationCase, folder: Path) -> NaiveResult:
     """Simulate the case; the journal is written into `folder`, which should be empty."""
-    ends = {str(trace.trial): trace.end for trace in case.traces}
+    ends: dict[str, str] = {str(trace.trial): trace.end for trace in case.traces}
     metadata = Metadata(mode=case.mode, space=SPACE, ends=ends)
     comparison = simulate(
         TraceSet("case", None, metadata, tuple(case.traces)),
@@ -69,9 +74,14 @@ def read_decisions(
             assert record.decision is not None
             decisions.append(
                 Told(
-                    event.at, event.node, trial_of[event.attempt], event.step, event.score,
-                    type(record.decision.verdict).__name__.lower(), record.decision.retired,
-                )  # fmt: skip
+                    event.at,
+                    event.node,
+                    trial_of[event.attempt],
+                    event.step,
+                    event.score,
+                    type(record.decision.verdict).__name__.lower(),
+                    record.decision.retired,
+                )
             )
         elif isinstance(event, Ended):
             trial = trial_of[event.attempt]
@@ -80,3 +90,20 @@ def read_decisions(
             if isinstance(command, Start):
                 trial_of[command.attempt] = command.trial
     return decisions, abandoned
+
+
+def compare(case: SimulationCase) -> int:
+    """Simulate with both, compare all they give; return the number of decisions."""
+    with TemporaryDirectory() as folder:
+        try:
+            expected = run_naive(case)
+        except NoSuchRungsError:
+            with pytest.raises(SimschedError, match="less than one resource unit"):
+                run_product(case, Path(folder))
+            return 0
+        given = run_product(case, Path(folder))
+    for number, pair in enumerate(zip(given.decisions, expected.decisions, strict=False)):
+        assert pair[0] == pair[1], f"{case}\ndecision {number}: got {pair[0]}, not {pair[1]}"
+    for name in ("decisions", "abandoned", "wall_us", "node_us", "saves", "loads", "fates"):
+        assert getattr(given, name) == getattr(expected, name), f"{case}\n{name}"
+    return len(expected.decisions)

@@ -5,7 +5,6 @@ from fractions import Fraction
 from math import ceil, floor, isqrt
 
 
-
 class NoSuchRungsError(ValueError):
     """Two rungs would end at the same resource count, or the first one at 0."""
 

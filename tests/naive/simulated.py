@@ -7,11 +7,11 @@ from typing import Literal
 
 import numpy as np
 from hypothesis import strategies as st
+from simsched.traces import Trace
 
 from naive.base import Params
 from naive.cases import SCHEDULERS, SearchCase, search_case
 from simsched.messages import Hparams
-from simsched.traces import Trace
 
 Unit = Literal["episodes", "steps", "seconds", "reports"]
 UNITS: tuple[Unit, ...] = ("episodes", "steps", "seconds", "reports")
@@ -50,8 +50,9 @@ def rows(
         steps += random.randint(1, largest) if unit == "steps" else random.randint(1, 4)
         episodes += random.randint(0, largest) if unit == "episodes" else 1
         reports += 1
-        for column, value in zip(out, (seconds, steps, episodes), strict=True):
-            column.append(value)  # type: ignore[arg-type]
+        out[0].append(seconds)
+        out[1].append(steps)
+        out[2].append(episodes)
         reached = {"seconds": seconds, "steps": steps, "episodes": episodes, "reports": reports}
         if reached[unit] >= maximum:
             extra -= 1
@@ -78,8 +79,8 @@ def trace(
         score.append(float("nan"))
     return Trace(
         trial=trial, hparams={"x": float(trial)}, end=end,  # type: ignore[arg-type]
-        seconds=np.array(seconds, float), steps=np.array(steps, np.int64),
-        episodes=np.array(episodes, np.int64), score=np.array(score, float),
+        seconds=np.array(seconds, np.float64), steps=np.array(steps, np.int64),
+        episodes=np.array(episodes, np.int64), score=np.array(score, np.float64),
     )  # fmt: skip
 
 
@@ -88,7 +89,7 @@ def even_trace(trial: int, maximum: int, pace_s: int) -> Trace:
     count = np.arange(1, maximum + 1)
     return Trace(
         trial=trial, hparams={"x": float(trial)}, end="complete",
-        seconds=count * float(pace_s), steps=count.astype(np.int64),
+        seconds=np.array(count * float(pace_s), np.float64), steps=count.astype(np.int64),
         episodes=count.astype(np.int64), score=np.ones(maximum),
     )  # fmt: skip
 

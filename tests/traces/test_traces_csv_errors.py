@@ -3,7 +3,6 @@
 import pytest
 from trace_files import FIVE, HEAD, ROWS, put, refusal, table
 
-
 NO_COLUMN = (
     "there is no column '{0}'; if each row is one of them: "
     "simsched traces import FILE --count {0} --to NEW"

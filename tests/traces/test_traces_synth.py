@@ -44,10 +44,10 @@ def test_every_set_keeps_the_rules(tmp_path_factory, trials, seed, rows, each, k
     assert made.meta.synthetic
     assert made.meta.seed == seed
     for trace in made.traces:
-        full = trace.steps[-1] == rows * each
-        assert full == (trace.end == "complete")
-        if kind == "reports":
-            assert len(trace) == rows if full else len(trace) <= rows
+        assert trace.steps[-1] <= rows * each
+        if trace.end == "complete":
+            assert trace.steps[-1] == rows * each
+            assert len(trace) == rows or kind == "episodes"
         assert (np.nan_to_num(trace.score) >= 0).all()
 
 
@@ -64,7 +64,7 @@ def many() -> TraceSet:
 
 
 def test_hyperparameters_are_of_the_published_space(many):
-    lr = np.array([trace.hparams["lr"] for trace in many.traces])
+    lr = np.array([trace.hparams["learning_rate"] for trace in many.traces])
     t_max = np.array([trace.hparams["t_max"] for trace in many.traces])
     gamma = [trace.hparams["gamma"] for trace in many.traces]
     assert lr.min() >= 1e-5
@@ -83,7 +83,7 @@ def test_the_mean_number_of_episodes_is_about_the_rows_asked_for(many):
 
 def test_curves_look_like_reinforcement_learning(many):
     """Good settings beat bad ones, high rates diverge, speed grows with t_max."""
-    lr = np.array([trace.hparams["lr"] for trace in many.traces])
+    lr = np.array([trace.hparams["learning_rate"] for trace in many.traces])
     final = np.array([np.nanmean(np.append(t.score[-16:-1], 0.0)) for t in many.traces])
     middle, low = (lr > 1e-4) & (lr < 1e-3), lr < 3e-5
     assert final[middle].mean() > 2 * final[low].mean()
