@@ -1,6 +1,8 @@
 """Curves brought down to a size that can be drawn: means of bins, best first."""
 
+import math
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -31,20 +33,23 @@ def longest_steps(traceset: TraceSet) -> int:
 
 
 def curves(traceset: TraceSet, bins: int = BINS) -> list[Curve]:
-    """Return every trial's curve, best first; ties and trials without a score by number.
+    """Return every trial's curve, best first; ties by their mean, then by number.
 
     A bin is one of `bins` equal shares of the longest trial's steps. A bin without a
     score between two with one repeats the one before it.
     """
     longest = longest_steps(traceset)
     sign = 1 if traceset.meta.mode == "max" else -1
-    found = []
+    ranked = []
     for trace in traceset.traces:
         means = _means(trace, longest, bins)
-        scored = means[~np.isnan(means)]
-        best = float((sign * scored).max() * sign) if len(scored) else None
-        found.append(Curve(trace, means, best))
-    return sorted(found, key=lambda c: (c.best is None, -sign * (c.best or 0.0), c.trace.trial))
+        scored = sign * means[~np.isnan(means)]
+        if len(scored):
+            best, mean = float(scored.max()), float(scored.mean())
+            ranked.append(((-best, -mean, trace.trial), Curve(trace, means, sign * best)))
+        else:
+            ranked.append(((math.inf, 0.0, trace.trial), Curve(trace, means, None)))
+    return [curve for _, curve in sorted(ranked, key=itemgetter(0))]
 
 
 def _means(trace: Trace, longest: int, bins: int) -> Floats:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,13 +24,13 @@ from simsched.traces.curves import (
 from simsched.traces.format import ENDS, TraceSet
 
 MISSING = "\N{EN DASH}"
-HPARAM_COLUMNS_WIDTH = 32
+HPARAM_COLUMNS_WIDTH = 30
 """Hyperparameters that are wider together share one column of NAME=VALUE."""
 
 
 def listing(sets: list[TraceSet]) -> Table:
     """Return a table of trace sets, one a row."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("name", no_wrap=True)
     table.add_column("game")
     for column in ("trials", "rows", "steps/trial"):
@@ -82,6 +83,7 @@ def _facts(traceset: TraceSet) -> Iterator[tuple[str, str]]:
     episodes = [int(trace.episodes[-1]) for trace in traces]
     better = "larger" if meta.mode == "max" else "smaller"
     parts = ", ".join(f"{ends[end]:,} {end}" for end in ENDS if ends[end])  # type: ignore[index]
+    shipped = traceset.path is not None and traceset.path.parent == Path(__file__).parent / "data"
     optional = {
         "note": meta.resource_note,
         "space": _space_text(meta.space or {}),
@@ -90,7 +92,7 @@ def _facts(traceset: TraceSet) -> Iterator[tuple[str, str]]:
         "hardware": meta.hardware,
         "versions": ", ".join(f"{name} {number}" for name, number in meta.versions.items()),
         "made by" if meta.synthetic else "recorded by": meta.recorded_by,
-        "file": str(traceset.path or ""),
+        "file": "" if traceset.path is None or shipped else str(traceset.path),
     }
     yield "game", meta.game or MISSING
     yield "score", f"{meta.metric}, {better} is better"
@@ -125,7 +127,7 @@ def _curve_table(traceset: TraceSet, trials: int) -> Table:
     table = Table(
         box=box.SIMPLE_HEAD,
         pad_edge=False,
-        padding=(0, 1, 0, 0),
+        padding=0,
         title=f"Mean score by steps from {low:,.4g} (▁) to {high:,.4g} (█), {count}",
         title_justify="left",
         title_style="",

@@ -38,7 +38,7 @@ def rows(
     random: Random, unit: Unit, maximum: int, jumps: bool
 ) -> tuple[list[float], list[int], list[int]]:
     """Counters of the rows of a trial, up to `maximum` or (with luck) some rows further."""
-    pace = random.choice(([1], [0, 1], [0, 1, 2, 3], [0.5], [0.1, 0.25, 1 / 3, 1.0]))
+    pace = random.choice(([1], [1, 0], [3, 2, 1, 0], [0.5], [1.0, 0.1, 0.25, 1 / 3]))
     if not jumps and unit == "seconds":
         pace = [p for p in pace if p <= 1]
     largest = random.choice((1, 2, 5)) if jumps else 1
@@ -46,9 +46,9 @@ def rows(
     out: tuple[list[float], list[int], list[int]] = ([], [], [])
     extra = random.choice((0, 0, 1, 4))
     while True:
-        seconds += random.choice(pace) if unit != "seconds" else random.choice([*pace, 1])
+        seconds += random.choice(pace) if unit != "seconds" else random.choice([1, *pace])
         steps += random.randint(1, largest) if unit == "steps" else random.randint(1, 4)
-        episodes += random.randint(0, largest) if unit == "episodes" else 1
+        episodes += random.choice([*range(1, largest + 1), 0]) if unit == "episodes" else 1
         reports += 1
         out[0].append(seconds)
         out[1].append(steps)
@@ -95,9 +95,11 @@ def even_trace(trial: int, maximum: int, pace_s: int) -> Trace:
 
 
 def simulation_case(
-    random: Random, scheduler: str | None = None, *, jumps: bool = False
+    random: Random, scheduler: str | None = None, *, jumps: bool = False, small: bool = False
 ) -> SimulationCase:
     search = search_case(random, scheduler or random.choice(SCHEDULERS))
+    if small:
+        search.trials, search.phases = min(search.trials, 8), min(search.phases, 5)
     search.configurations = search.trials
     search.phase_length = random.choice((1, 2, 3, 4, 5))
     unit = random.choice(UNITS)
@@ -121,14 +123,16 @@ def simulation_case(
         nodes=random.randint(1, 7),
         speeds=random.choice(((1.0,), (1.0,), (1.0, 2.0), (0.5, 1.0, 3.0), (1.0, 0.7))),
         start_s=random.choice(costs),
-        save_s=random.choice(costs),
+        save_s=random.choice((0, 1, 7, 30) if search.scheduler == "pbt" else costs),
         load_s=random.choice(costs),
         mode=random.choice(("max", "max", "min")),
     )
 
 
 def simulation_cases() -> st.SearchStrategy[SimulationCase]:
-    return st.randoms(use_true_random=False).map(simulation_case)
+    """Cases that Hypothesis steers: small ones, so that it can make them smaller still."""
+    randoms = st.randoms(use_true_random=False)
+    return st.builds(simulation_case, randoms, jumps=st.booleans(), small=st.just(True))
 
 
 class TraceSearcher:
