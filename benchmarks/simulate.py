@@ -52,7 +52,9 @@ def curves_of(trials: int) -> list[Curve]:
     return [curve_of(trace, "reports", 1.0) for trace in made.traces]
 
 
-def simulate_once(name: str, curves: list[Curve], nodes: int, *, journal: bool) -> tuple[int, float]:
+def simulate_once(
+    name: str, curves: list[Curve], nodes: int, *, journal: bool
+) -> tuple[int, float]:
     """Return the reports of one simulation and its CPU seconds."""
     plan = Plan(len(curves), MILESTONES, 1, 0)
     searcher = Given([curve.hparams for curve in curves], PUBLISHED_GA3C, 0)

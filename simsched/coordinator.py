@@ -158,12 +158,11 @@ class Coordinator:
         del self._saving_on[slot.trial]
         if not slot.release:
             commands.append(Train(node, slot.attempt, slot.until))
-        else:
+        elif slot.bound is None:
             self._free(node, slot, commands)
-            if slot.bound is not None:
-                self._idle.remove(node)
-                heapq.heapify(self._idle)
-                self._assign(node, slot.bound, commands)
+        else:
+            commands.append(End(node, slot.attempt))
+            self._assign(node, slot.bound, commands)
         for other in self._waiting_for.pop(checkpoint, ()):
             waiting = self.slots[other].waiting
             if waiting is not None:

@@ -159,7 +159,7 @@ class Neighbours:
         self.curves = [curve for curve in curves if curve.scores]
         self.space = space
         self.phase_length = phase_length
-        self._points = np.array([space.encode(curve.hparams) for curve in self.curves])
+        self._points: np.ndarray | None = None
         self._smoothed: dict[int, tuple[np.ndarray, int]] = {}
         self.exploits = 0
         self.own = 0
@@ -177,6 +177,8 @@ class Neighbours:
             score: the donor's.
             own: the curve that the donor was on.
         """
+        if self._points is None:
+            self._points = np.array([self.space.encode(curve.hparams) for curve in self.curves])
         apart = self._points - np.array(self.space.encode(hparams))
         squares = np.einsum("ij,ij->i", apart, apart)
         index = int(squares.argmin())

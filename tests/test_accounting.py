@@ -60,7 +60,9 @@ def check(run: RunResult) -> None:
     st.integers(1, 25),
     st.integers(1, 8),
     st.integers(0, 10_000),
-    st.tuples(st.sampled_from([0.0, 0.3]), st.sampled_from([0.0, 1.7]), st.sampled_from([0.0, 5.0])),
+    st.tuples(
+        st.sampled_from([0.0, 0.3]), st.sampled_from([0.0, 1.7]), st.sampled_from([0.0, 5.0])
+    ),
     st.sampled_from([(1.0,), (1.0, 2.5, 0.3)]),
     st.booleans(),
 )

@@ -13,9 +13,9 @@ from naive.engine import TooShortError
 from naive.product import compare, run_naive, run_product
 from naive.readings import reading
 from naive.simulated import SimulationCase, simulation_case, simulation_cases
-from simsched.traces import Trace
 
 from simsched.errors import SimschedError
+from simsched.traces import Trace
 
 HYPERTRICK = SearchCase("hypertrick", {}, 10, 3, 1, 0, 10, 0)
 

@@ -29,7 +29,9 @@ class Scripted:
     parameters: ClassVar[tuple[Parameter, ...]] = ()
     notes: tuple[str, ...] = ()
 
-    def __init__(self, runs: list[Run], verdicts: list[Verdict], checkpoints: Any = "pause") -> None:
+    def __init__(
+        self, runs: list[Run], verdicts: list[Verdict], checkpoints: Any = "pause"
+    ) -> None:
         self.checkpoints = checkpoints
         self.runs, self.verdicts = runs, verdicts
         self.told: list[Report] = []

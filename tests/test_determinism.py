@@ -44,10 +44,14 @@ def test_same_bytes_in_two_processes_with_one_and_two_cores(tmp_path: Path) -> N
         usable = cores & os.sched_getaffinity(0) or os.sched_getaffinity(0)
         done = subprocess.run(
             [sys.executable, script, file, str(jobs)],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(Path(__file__).parent)},
+            env={
+                **os.environ,
+                "PYTHONHASHSEED": hash_seed,
+                "PYTHONPATH": str(Path(__file__).parent),
+            },
             stdout=subprocess.PIPE,
             check=True,
-            preexec_fn=lambda usable=usable: os.sched_setaffinity(0, usable),  # noqa: PLW1509
+            preexec_fn=lambda usable=usable: os.sched_setaffinity(0, usable),
         )
         outputs.append(done.stdout)
     assert outputs[0] == outputs[1]

@@ -50,9 +50,7 @@ def test_who_preempts_takes_longer(
 
 
 def test_gantt_kinds(paid: dict[str, RunResult]) -> None:
-    kinds = {
-        name: {interval.kind for interval in paid[name].timeline.intervals} for name in ALL
-    }
+    kinds = {name: {interval.kind for interval in paid[name].timeline.intervals} for name in ALL}
     assert {"save", "load"} <= kinds["successive-halving"]
     assert kinds["hypertrick"] <= {"train", "idle"}
 

@@ -107,7 +107,9 @@ def test_a_neighbour_that_never_gets_there_is_entered_at_its_best_point() -> Non
 def test_smoothing_is_over_one_phase() -> None:
     # A lucky 9 early on does not count: the mean over three rows reaches 5 only at row 5.
     curve = made(0, 1e-4, [0, 9, 0, 0, 6, 9])
-    assert Neighbours([curve], SPACE, phase_length=30).enter(1, {"lr": 1e-4}, 0, 5.0, curve).row == 5
+    assert (
+        Neighbours([curve], SPACE, phase_length=30).enter(1, {"lr": 1e-4}, 0, 5.0, curve).row == 5
+    )
 
 
 def test_past_the_end_the_last_score_and_the_mean_pace_stand() -> None:

@@ -69,7 +69,10 @@ def test_json_there_and_back() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"type": "reel"}, "lr: type 'reel' is not one of real, integer, categorical (did you mean"),
+        (
+            {"type": "reel"},
+            "lr: type 'reel' is not one of real, integer, categorical (did you mean",
+        ),
         ({"type": "real", "low": 1}, "lr: Object missing required field `high`"),
         ({"type": "real", "low": 2, "high": 1}, "lr: low 2.0 must be a number not above high 1.0"),
         ({"type": "real", "low": 0, "high": 1, "log": True}, "low 0.0 must be above 0 for a log"),
@@ -91,7 +94,9 @@ def test_searchers() -> None:
     random = RandomSearcher(PUBLISHED_GA3C, seed=3)
     assert random.suggest(5) == RandomSearcher(PUBLISHED_GA3C, seed=3).suggest(5)
     assert random.suggest(5) != random.suggest(6)
-    grid = Grid(SearchSpace({"a": Real(1, 100, log=True), "b": Categorical(("x", "y"))}), 0, points=3)
+    grid = Grid(
+        SearchSpace({"a": Real(1, 100, log=True), "b": Categorical(("x", "y"))}), 0, points=3
+    )
     assert [grid.suggest(trial) for trial in (0, 1, 2)] == [
         {"a": 1.0, "b": "x"}, {"a": 1.0, "b": "y"}, {"a": 10.0, "b": "x"},
     ]  # fmt: skip

@@ -15,6 +15,11 @@ from simsched.traces.format import HPARAM_PREFIX, TraceError
 from simsched.traces.readers import CSV_MARK, JSONL_KEY, METADATA_KEY
 from simsched.traces.table import Header, Raw
 
+_ENCODINGS = {
+    "seconds": "PLAIN",
+    "steps": "DELTA_BINARY_PACKED",
+    "episodes": "DELTA_BINARY_PACKED",
+}
 _BLOCK = 50_000
 """Rows turned into Python objects at a time."""
 

@@ -9,6 +9,7 @@ from typing import Any
 from simsched.errors import SimschedError, nearest
 from simsched.messages import Searcher
 from simsched.schedulers._base import Parameter, Plan, Scheduler, SchedulerClass
+from simsched.schedulers._in_place import InPlace
 from simsched.schedulers.asha import Asha
 from simsched.schedulers.asha_stop import AshaStop
 from simsched.schedulers.hyperband import HyperBand
@@ -87,6 +88,7 @@ def build(text: str, plan: Plan, searcher: Searcher) -> Scheduler:
 
 __all__ = [
     "REGISTRY",
+    "InPlace",
     "Parameter",
     "Plan",
     "Scheduler",

@@ -85,10 +85,8 @@ class HyperBand(Brackets):
         trials = available(searcher, plan.trials)
         notes: tuple[str, ...] = ()
         if trials < count:
-            dropped = count - trials
-            notes = (
-                f"hyperband: {trials} trials; the {dropped} deepest of {count} brackets are dropped",
-            )
+            left_out = f"the {count - trials} most exploratory of {count} brackets are dropped"
+            notes = (f"hyperband: {trials} trials; {left_out}",)
             count = trials
         made: list[Bracket] = []
         first = 0

@@ -6,19 +6,21 @@ import pytest
 from analysis_runs import comparison, hand_made, search, settings
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import t
 
 from simsched.analysis.statistics import AnalysisError, Interval, mean_interval, summarize
 from simsched.results import Comparison
 
 
 def test_interval_of_three_values_by_hand() -> None:
-    # s = 1, n = 3: t(0.975, 2) = 4.302652729911275, half = t / √3.
+    # s = 1; with 2 degrees of freedom t(p) = (2p - 1) / √(2p(1 - p)); half = t / √3.
+    half = 0.95 / math.sqrt(2 * 0.975 * 0.025) / math.sqrt(3)
     got = mean_interval([1.0, 2.0, 3.0])
     assert got.mean == 2.0
     assert got.n == 3
-    assert got.low == pytest.approx(2 - 4.302652729911275 / math.sqrt(3), rel=1e-12)
-    assert got.high == pytest.approx(2 + 4.302652729911275 / math.sqrt(3), rel=1e-12)
-    assert got.spread == pytest.approx(2.484137711)
+    assert got.low == pytest.approx(2 - half, rel=1e-12)
+    assert got.high == pytest.approx(2 + half, rel=1e-12)
+    assert got.spread == pytest.approx(2.4841377118)
 
 
 def test_interval_of_two_values_has_the_cauchy_quantile() -> None:
@@ -45,8 +47,6 @@ def test_no_value_is_refused() -> None:
 def test_interval_agrees_with_scipy_and_moves_with_its_values(
     values: list[float], shift: float
 ) -> None:
-    from scipy.stats import t
-
     got = mean_interval(values)
     n = len(values)
     mean = sum(values) / n
