@@ -21,7 +21,7 @@ from simsched.analysis.palette import (
     mixed,
     trial_color,
 )
-from simsched.analysis.plotting import TimeUnit, named, time_axis, time_unit, titled
+from simsched.analysis.plotting import TimeUnit, drawn_at, named, time_axis, time_unit, titled
 from simsched.analysis.series import Columns
 from simsched.analysis.wording import duration, number, percent, plural
 from simsched.results import RunResult, Settings
@@ -112,7 +112,7 @@ def _veil(kind: Kind) -> str:
 
 
 def _trace(kind: Kind, bars: Columns, unit: TimeUnit, hover: Hover, labelled: bool) -> go.Bar:
-    divisor = unit.seconds * US_PER_S
+    end_s = float(bars.end_us.max()) / US_PER_S
     # Names of colours, not numbers on a colour scale: patterned bars take no numbers.
     dense = not labelled
     color = [_color(kind, trial, dense) for trial in bars.trial.tolist()]
@@ -124,8 +124,8 @@ def _trace(kind: Kind, bars: Columns, unit: TimeUnit, hover: Hover, labelled: bo
         legendgroup=kind,
         showlegend=False,
         orientation="h",
-        base=bars.start_us / divisor,
-        x=(bars.end_us - bars.start_us) / divisor,
+        base=drawn_at(bars.start_us / US_PER_S, unit, end_s),
+        x=drawn_at((bars.end_us - bars.start_us) / US_PER_S, unit, end_s),
         y=bars.node.astype(np.int16),
         width=0.86,
         marker=marker,

@@ -9,6 +9,7 @@ from simsched.analysis.palette import TEXT, axis, base_layout
 from simsched.analysis.plotting import (
     Line,
     TimeUnit,
+    drawn_at,
     lines,
     padded,
     time_axis,
@@ -81,7 +82,7 @@ def _panel(figure: go.Figure, line: Line, index: int, unit: TimeUnit, height: in
         time_s, share = _drawn(series(run, kinds))
         figure.add_trace(
             go.Scatter(
-                x=time_s / unit.seconds,
+                x=drawn_at(time_s, unit, run.wall_time_s),
                 y=share,
                 name=f"{line.name}: {word}",
                 line={"shape": "hv", "width": 0, "color": color},
@@ -153,7 +154,7 @@ def _add_best(
     size = [0] * len(best.time_s) + [0 if thin else 9]
     figure.add_trace(
         go.Scatter(
-            x=time_s / unit.seconds,
+            x=drawn_at(time_s, unit, end_s),
             y=score,
             name=line.name,
             legendgroup=line.name,

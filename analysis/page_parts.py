@@ -200,7 +200,7 @@ _DASHES = {
 
 
 def legend(entries: Sequence[tuple[str, Style]]) -> str:
-    """Return a legend for several charts; names are HTML already."""
+    """Return a legend for several charts; names are escaped already."""
     items = [
         f'<li class="s{LINE_COLORS.index(style.color)}"><svg viewBox="0 0 34 8" '
         f'aria-hidden="true"><path d="M0 4h34" stroke-dasharray="{_DASHES[style.dash]}"/></svg>'

@@ -1,17 +1,23 @@
 """What the figures share: lines of schedulers, titles, time axes, ranges."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import plotly.graph_objects as go
 
 from simsched.analysis.palette import MUTED, TEXT, Style, axis, scheduler_style
+from simsched.analysis.series import Floats
 from simsched.analysis.statistics import Row, grouped
 from simsched.results import Comparison, RunResult
 
 
 class Line(NamedTuple):
-    """A scheduler on the cluster that a figure shows: its replications and its look."""
+    """A scheduler on the cluster that a figure shows: its replications and its look.
+
+    `name` is for Plotly and for HTML: it is escaped.
+    """
 
     name: str
     runs: list[RunResult]
@@ -32,7 +38,7 @@ def lines(comparison: Comparison, nodes: int | None, workers: int | None) -> lis
     groups = grouped(comparison)
     styles = scheduler_styles(comparison)
     return [
-        Line(named(runs[0]), runs, styles[key[0]])
+        Line(escaped(named(runs[0])), runs, styles[key[0]])
         for key, runs in groups.items()
         if key[1:] == place
     ]
@@ -45,8 +51,8 @@ def scheduler_styles(comparison: Comparison) -> dict[str, Style]:
 
 
 def named(run: RunResult | Row) -> str:
-    """Return the scheduler's name for a legend, with what must be known about its figures."""
-    return escaped(f"{run.scheduler}{' (approximate)' if run.approximate else ''}")
+    """Return the scheduler's name with what must be known about its figures, as plain text."""
+    return f"{run.scheduler}{' (approximate)' if run.approximate else ''}"
 
 
 def escaped(text: str) -> str:
@@ -96,6 +102,12 @@ def time_axis(end_s: float, unit: TimeUnit, **changes: Any) -> dict[str, Any]:
             **changes,
         }
     )
+
+
+def drawn_at(time_s: Floats, unit: TimeUnit, end_s: float) -> Floats:
+    """Return times in a unit, without digits that no screen can show."""
+    end = max(end_s / unit.seconds, 1e-9)
+    return np.round(time_s / unit.seconds, max(0, 6 - math.floor(math.log10(end))))
 
 
 def padded(values: Sequence[float], share: float = 0.05) -> list[float] | None:

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import plotly.graph_objects as go
 
 from simsched.analysis.palette import Style, axis, base_layout
-from simsched.analysis.plotting import TimeUnit, named, scheduler_styles, time_unit, titled
+from simsched.analysis.plotting import TimeUnit, escaped, named, scheduler_styles, time_unit, titled
 from simsched.analysis.statistics import Interval, Row, summarize
 from simsched.analysis.wording import duration, number, percent
 from simsched.results import Comparison
@@ -63,7 +63,7 @@ def sweep(comparison: Comparison, quantity: Quantity) -> go.Figure:
 def _lines(
     comparison: Comparison, rows: Sequence[Row], by_nodes: bool
 ) -> list[tuple[str, Style, list[Row]]]:
-    """Return name, look and rows of each line, rows by rising number."""
+    """Return (escaped) name, look and rows of each line, rows by rising number."""
     styles = scheduler_styles(comparison)
     workers = sorted({row.workers for row in rows}) if by_nodes else [0]
     found = []
@@ -79,7 +79,7 @@ def _lines(
             group.sort(key=lambda row: (row.nodes, row.workers))
             several = f", {number_of_trials} trials" if len(workers) > 1 else ""
             dash = ("solid", "dash", "dot", "dashdot")[index % 4] if several else style.dash
-            name = named(max(group, key=lambda row: row.approximate)) + several
+            name = escaped(named(max(group, key=lambda row: row.approximate))) + several
             found.append((name, style._replace(dash=dash), group))
     return found
 

@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -34,7 +35,7 @@ def test_rung_sizes_are_repeated_floors(trials: int, rungs: int, eta: float) -> 
     sizes = rung_sizes(trials, rungs, eta)
     assert sizes[0] == trials
     assert len(sizes) == rungs
-    for before, after in zip(sizes, sizes[1:], strict=False):
+    for before, after in pairwise(sizes):
         assert after == max(1, int(Fraction(before) / Fraction(eta)))
 
 

@@ -98,11 +98,12 @@ def test_python_in_pages(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_every_image_and_link_to_a_file_exists() -> None:
-    missing = []
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
-            if "://" not in target and not (page.parent / target).exists():
-                missing.append(f"{page.relative_to(ROOT)}: {target}")
+    missing = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in PAGES
+        for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text())
+        if "://" not in target and not (page.parent / target).exists()
+    ]
     assert missing == []
 
 

@@ -261,8 +261,8 @@ def _refuse_existing(path: Path, overwrite: bool) -> None:
 
 
 def _counts(traceset: "TraceSet") -> str:
-    trials = len(traceset)
-    return f"{trials:,} trial{'s' * (trials != 1)}, {traceset.rows:,} rows"
+    trials, rows = len(traceset), traceset.rows
+    return f"{trials:,} trial{'s' * (trials != 1)}, {rows:,} row{'s' * (rows != 1)}"
 
 
 def _summary(traceset: "TraceSet") -> dict[str, Any]:

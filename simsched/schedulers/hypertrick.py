@@ -38,7 +38,8 @@ class HyperTrick(InPlace):
         super().__init__(plan, searcher)
         self.order = math.sqrt(eviction_rate)
         self.collect = [
-            self.trials * (1 - self.order) * (1 - eviction_rate) ** phase
+            # A whole limit must not be missed by a rounding error: 10 * (1 - 0.8) is below 2.
+            math.floor(self.trials * (1 - self.order) * (1 - eviction_rate) ** phase + 1e-9)
             for phase in range(plan.phases)
         ]
         self.scores: list[SortedList[float]] = [SortedList() for _ in range(plan.phases)]

@@ -8,6 +8,7 @@ score; where nobody else has reached the step, the trial goes on.
 """
 
 import math
+from fractions import Fraction
 from typing import Any, ClassVar
 
 from sortedcontainers import SortedList
@@ -31,8 +32,11 @@ class MedianStopping(InPlace):
         super().__init__(plan, searcher)
         self.grace = grace
         self.means: list[SortedList[float]] = [SortedList() for _ in range(plan.phases)]
-        self.history: dict[TrialId, tuple[float, float]] = {}
-        """Sum of a running trial's scores, and the best of them."""
+        self.history: dict[TrialId, tuple[Fraction, float]] = {}
+        """Exact sum of a running trial's scores, and the best of them.
+
+        Exact, because a mean that is rounded up would stop a trial of equal scores.
+        """
 
     def goes_on(self, place: int, trial: TrialId, score: float | None) -> bool:
         """Compare with the others that were here, then add this one."""
@@ -41,11 +45,11 @@ class MedianStopping(InPlace):
             others.add(WORST)
             self.history.pop(trial, None)
             return False
-        total, best = self.history.get(trial, (0.0, -math.inf))
-        total, best = total + score, max(best, score)
+        total, best = self.history.get(trial, (Fraction(0), -math.inf))
+        total, best = total + Fraction(score), max(best, score)
         self.history[trial] = total, best
         median = quantile(others, 0.5) if others else None
-        others.add(total / (place + 1))
+        others.add(float(total / (place + 1)))
         stays = place < self.grace or median is None or best >= median
         if not stays or place + 1 == len(self.ends):
             del self.history[trial]
@@ -60,7 +64,9 @@ class MedianStopping(InPlace):
         """Return the state as JSON values."""
         return super().snapshot() | {
             "means": [[None if m == WORST else m for m in place] for place in self.means],
-            "history": [[trial, *pair] for trial, pair in self.history.items()],
+            "history": [
+                [t, *total.as_integer_ratio(), b] for t, (total, b) in self.history.items()
+            ],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -69,4 +75,4 @@ class MedianStopping(InPlace):
         self.means = [
             SortedList(WORST if m is None else m for m in place) for place in state["means"]
         ]
-        self.history = {trial: (total, best) for trial, total, best in state["history"]}
+        self.history = {t: (Fraction(n, d), best) for t, n, d, best in state["history"]}

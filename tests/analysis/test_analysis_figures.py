@@ -36,14 +36,15 @@ def test_the_bars_of_a_gantt_chart_are_the_node_seconds(run: RunResult) -> None:
     unit_s = time_unit(run.wall_time_s).seconds
     drawn = {kind: math.fsum(trace.x) * unit_s for kind, trace in bars(figure).items()}
     spent = {k: s for k, s in run.node_seconds.items() if s and k != "idle"}
-    assert drawn == pytest.approx(spent)
+    # Drawn to a millionth of the axis, far finer than a pixel.
+    assert drawn == pytest.approx(spent, rel=1e-3)
     for kind, trace in bars(figure).items():
         starts = sorted(
             (i.node, i.start_us / US_PER_S) for i in run.timeline.intervals if i.kind == kind
         )
         got = sorted(zip(trace.y.tolist(), (trace.base * unit_s).tolist(), strict=True))
         assert [node for node, _ in got] == [node for node, _ in starts]
-        assert [at for _, at in got] == pytest.approx([at for _, at in starts])
+        assert [at for _, at in got] == pytest.approx([at for _, at in starts], abs=1e-3)
 
 
 def test_a_trial_has_the_same_colour_in_all_charts_and_kinds() -> None:
@@ -251,9 +252,11 @@ def test_names_cannot_write_html_into_a_figure() -> None:
     given = comparison(["<b>bold</b>&"])
     run = given.runs[0]
     for figure in (gantt(run, given.settings), best_so_far(given), utilization(given)):
-        text = figure.to_json()
-        assert "<b>bold" not in text.replace("\\u003c", "<").replace("\\u003e", ">")
-        assert "&lt;b&gt;bold" in text.replace("\\u0026", "&")
+        text = figure.to_json().replace("\\u003c", "<").replace("\\u003e", ">")
+        text = text.replace("\\u002f", "/").replace("\\u0026", "&")
+        assert "<b>bold" not in text
+        assert "&lt;b&gt;bold&lt;/b&gt;&amp;" in text
+        assert "&amp;lt;" not in text
 
 
 def test_a_run_that_took_no_time_can_be_drawn() -> None:
@@ -334,8 +337,8 @@ def test_scheduler_colours_stay_apart_for_the_colour_blind(colors: list[str], vi
 
 
 def test_colours_stand_out_from_the_page() -> None:
-    assert min(contrast(color, palette.SURFACE) for color in LIGHT) > 2.9
-    assert min(contrast(color, palette.DARK[palette.SURFACE]) for color in DARK) > 2.9
+    assert min(contrast(color, palette.SURFACE) for color in LIGHT) > 2.95
+    assert min(contrast(color, palette.DARK[palette.SURFACE]) for color in DARK) > 2.95
     assert contrast(palette.MUTED, palette.SURFACE) > 4.5
     dark_text = palette.DARK[palette.MUTED]
     assert contrast(dark_text, palette.DARK[palette.SURFACE]) > 4.5

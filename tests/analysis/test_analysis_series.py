@@ -1,5 +1,7 @@
 """Curves over time: exact against the accounts, and against brute force."""
 
+import itertools
+
 import numpy as np
 import pytest
 from analysis_runs import hand_made, result, search
@@ -20,7 +22,7 @@ def timelines(draw: st.DrawFn) -> Timeline:
     for node in range(nodes):
         inner = draw(st.sets(st.integers(1, max(1, end_us - 1)), max_size=8))
         cuts = sorted({0, end_us} | {cut for cut in inner if cut < end_us})
-        for start, end in zip(cuts[:-1], cuts[1:], strict=True):
+        for start, end in itertools.pairwise(cuts):
             kind: Kind = draw(st.sampled_from(KINDS))
             trial = -1 if kind in ("idle", "down") else draw(st.integers(0, 9))
             intervals.append(Interval(node, trial, 0, kind, start, end, -1))

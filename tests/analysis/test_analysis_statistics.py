@@ -73,7 +73,8 @@ def test_a_row_of_one_run_repeats_the_run() -> None:
     assert row.preemptions.mean == 1
     assert row.node_hours.mean == pytest.approx(200 / 3600)
     assert row.wall_time_s.low is None
-    assert not (row.approximate or row.order_only or row.resampled or row.synthetic)
+    flags = (row.approximate, row.order_only, row.resampled, row.synthetic)
+    assert not any(flags)
 
 
 def test_rows_pool_replications_and_keep_the_order_of_the_runs() -> None:

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simsched.analysis.wording import count, duration, listing, number, plural, rough_duration
+from simsched.analysis.wording import (
+    MISSING,
+    count,
+    duration,
+    listing,
+    number,
+    plural,
+    rough_duration,
+)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +34,7 @@ from simsched.analysis.wording import count, duration, listing, number, plural, 
         (102 * 3600, "4 d 06 h"),
         (2000 * 86400, "2000 d"),
         (-90, "-1 m 30 s"),
-        (float("inf"), "–"),
+        (float("inf"), MISSING),
     ],
 )
 def test_durations(seconds: float, text: str) -> None:
@@ -71,7 +79,7 @@ def test_rough_durations(seconds: float, text: str) -> None:
         (-21.0, "-21.00"),
         (1.5e8, "1.50e8"),
         (3e-7, "3.00e-7"),
-        (float("nan"), "–"),
+        (float("nan"), MISSING),
     ],
 )
 def test_numbers(value: float, text: str) -> None:

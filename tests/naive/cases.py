@@ -57,8 +57,7 @@ class CountingSearcher:
 def draw_params(random: Random, scheduler: str) -> Params:
     """Parameters of one scheduler; each is left to its default now and then."""
     all_choices: dict[str, dict[str, tuple[float, ...]]] = {
-        # Without 0.64 and 0.81, which have a test of their own.
-        "hypertrick": {"eviction_rate": (0.04, 0.09, 0.1, 0.25, 0.25, 0.36, 0.49, 0.5, 0.9)},
+        "hypertrick": {"eviction_rate": (0.04, 0.1, 0.25, 0.25, 0.36, 0.49, 0.64, 0.81, 0.9)},
         "median-stopping": {"grace": (0, 1, 2, 5)},
         "pbt": {
             "quantile": (0.01, 0.1, 0.2, 0.25, 0.4, 0.5),

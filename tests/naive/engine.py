@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from simsched.traces import Trace
-
-from naive import readings
 from naive.base import Naive, Params, Perturb, Suggest
 from naive.schedulers import NAIVE
 from simsched.messages import Checkpoint, Continue, Exploit, Pause, Run, Stop
+from simsched.traces import Trace
 
 KINDS = ("train", "start", "save", "load", "wait", "idle")
 
@@ -83,8 +81,7 @@ def scored(trace: Trace, start: int, end: int) -> list[float]:
 
 def milestone(trace: Trace, after: int, until: int, unit: str) -> int | None:
     """The row of the milestone, or None if the trace ends before it."""
-    first = max(0, after) if readings.current.stand_still else after + 1
-    for row in range(first, len(trace.score)):
+    for row in range(max(0, after), len(trace.score)):
         if count(trace, row, unit) >= until and scored(trace, 0, row):
             return row
     return None

@@ -4,7 +4,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from simsched.traces import Metadata, TraceSet
 
 from naive.engine import KINDS, NaiveResult, Told, naive_run
 from naive.rules import NoSuchRungsError
@@ -13,6 +12,7 @@ from simsched import simulate
 from simsched.errors import SimschedError
 from simsched.events import Ended, Reported, Start
 from simsched.journal import Record, read_journal
+from simsched.traces import Metadata, TraceSet
 
 SPACE = {"x": {"type": "real", "low": 0.0, "high": 100.0}}
 

@@ -1,5 +1,6 @@
 """Arithmetic that several of the naive schedulers need, all of it exact."""
 
+import statistics
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import ceil, floor, isqrt
@@ -55,12 +56,10 @@ def quantile(values: list[Fraction | None], share: Fraction) -> Fraction | None:
 
 
 def mean(values: list[float | None]) -> float:
-    """In floating point, summed in order: where means tie, rounding has its say."""
-    total = 0.0
-    for value in values:
-        assert value is not None
-        total += value
-    return total / len(values)
+    """The exact mean, rounded once: equal scores have a mean equal to them."""
+    known = [value for value in values if value is not None]
+    assert len(known) == len(values)
+    return statistics.mean(known)
 
 
 def median(values: list[float | None]) -> float | None:

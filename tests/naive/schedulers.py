@@ -3,7 +3,6 @@
 from fractions import Fraction
 from math import floor
 
-from naive import readings
 from naive.base import Naive
 from naive.rules import best_first, exact, mean, median, quantile, square_root
 from naive.rungs import Asha, AshaStop, HyperBand, SuccessiveHalving
@@ -69,10 +68,7 @@ class MedianStopping(RandomSearch):
             diverged_at = scores.index(None) + 1 if None in scores else count + 1
             if diverged_at == count:
                 means.append(None)
-            elif diverged_at < count:
-                if not readings.current.diverged_counts_once:
-                    means.append(None)
-            elif len(scores) >= count:
+            elif diverged_at > count and len(scores) >= count:
                 means.append(mean(scores[:count]))
         limit = median(means)
         best = max(s for s in [*self.scores.get(trial, []), score] if s is not None)
@@ -131,7 +127,7 @@ class Pbt(Naive):
                 self.params.get("perturb", 1.2), self.params.get("resample_probability", 0.25),
             )  # fmt: skip
         waiting = self.next_trial() is not None or any(self.at[t] < step for t in self.paused)
-        if waiting and (score is not None or readings.current.diverged_may_yield):
+        if waiting:
             return Pause(save=donor is None), ()
         if donor is None:
             return Continue(self.next_after(step)), ()

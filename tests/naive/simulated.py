@@ -7,11 +7,11 @@ from typing import Literal
 
 import numpy as np
 from hypothesis import strategies as st
-from simsched.traces import Trace
 
 from naive.base import Params
 from naive.cases import SCHEDULERS, SearchCase, search_case
 from simsched.messages import Hparams
+from simsched.traces import Trace
 
 Unit = Literal["episodes", "steps", "seconds", "reports"]
 UNITS: tuple[Unit, ...] = ("episodes", "steps", "seconds", "reports")

@@ -75,9 +75,9 @@ def test_show_in_the_metrics_own_sense(run, tmp_path):
 
 def test_show_copes_with_one_row_and_no_score_at_all(run, tmp_path):
     put(tmp_path, table("0,1,0,0,,0.1", head=FIVE + ",hp.lr"), "dead.csv")
-    assert re.search(r"^ +0 {20,}– +0\.1 complete", run("show", "dead.csv"), re.M)
+    assert re.search("^ +0 {20,}\N{EN DASH} +0.1 complete", run("show", "dead.csv"), re.M)
     page = run("show", "dead.csv", "--html", "dead.html")
-    assert page == "dead.html: 1 trial, 1 rows\n"
+    assert page == "dead.html: 1 trial, 1 row\n"
 
 
 def test_show_with_many_hyperparameters_uses_one_column(run, tmp_path):
@@ -89,7 +89,8 @@ def test_show_with_many_hyperparameters_uses_one_column(run, tmp_path):
 
 
 def test_html_is_one_page_that_says_what_is_synthetic(run, tmp_path):
-    assert run("show", "Boxing", "--html", "a.html") == "a.html: 3 trials, 61 rows\n"
+    rows = store.load("Boxing").rows
+    assert run("show", "Boxing", "--html", "a.html") == f"a.html: 3 trials, {rows} rows\n"
     run("show", "Boxing", "--html", "b.html")
     run("show", "Pong", "--html", "c.html", "--trials", "1")
     page = (tmp_path / "a.html").read_text()

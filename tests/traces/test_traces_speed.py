@@ -17,7 +17,14 @@ def million():
     score = np.sin(count)
     return make_set(
         *(
-            make_trace(trial, seconds=count * 0.7, steps=count * 90, episodes=count, score=score)
+            make_trace(
+                trial,
+                hparams={"lr": 1 / (trial + 1)},
+                seconds=count * 0.7,
+                steps=count * 90,
+                episodes=count,
+                score=score,
+            )
             for trial in range(TRIALS)
         )
     )

@@ -1,0 +1,198 @@
+"""The report in a real browser, offline: drawn, quiet, narrow enough, and usable."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from analysis_runs import KNOWN, comparison
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from simsched.analysis import write_report
+
+CHROMIUM = next(
+    (
+        path
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (path := shutil.which(name))
+    ),
+    None,
+)
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
+]
+
+DRAWN = """
+() => [...document.querySelectorAll('.plot')]
+  .filter((box) => box.closest('[hidden]') === null)
+  .map((box) => [
+    box.id,
+    box.classList.contains('js-plotly-plot'),
+    box.querySelectorAll(
+      'svg .bars .point path, svg .scatterlayer path, svg .heatmaplayer image, svg .fills path'
+    ).length,
+  ])
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Reports to open: one cluster, a sweep, and one too large for bars."""
+    folder = tmp_path_factory.mktemp("reports")
+    one = comparison(KNOWN, replications=2, recorded_trials=16)
+    write_report(one, folder / "one.html")
+    write_report(comparison(KNOWN[:2], nodes=(2, 8)), folder / "sweep.html")
+    large = comparison(KNOWN[:2], nodes=(128,), workers=(1000,), phases=27)
+    write_report(large, folder / "large.html")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+class Opened:
+    """A page that was opened offline, with all that it asked for and complained of."""
+
+    def __init__(self, context: BrowserContext, path: Path) -> None:
+        context.set_offline(True)
+        self.page: Page = context.new_page()
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.goto(path.as_uri())
+        self.ready()
+
+    def ready(self) -> None:
+        self.page.wait_for_selector("html[data-ready=true]", timeout=120_000)
+
+
+def opened(browser: Browser, path: Path, width: int = 1280, scheme: str = "light") -> Opened:
+    context = browser.new_context(
+        viewport={"width": width, "height": 900},
+        color_scheme="dark" if scheme == "dark" else "light",
+    )
+    return Opened(context, path)
+
+
+@pytest.mark.parametrize("name", ["one.html", "sweep.html", "large.html"])
+def test_every_chart_is_drawn_offline_and_without_complaint(
+    browser: Browser, folder: Path, name: str
+) -> None:
+    it = opened(browser, folder / name)
+    drawn = it.page.evaluate(DRAWN)
+    assert len(drawn) == {"one.html": 14, "sweep.html": 9, "large.html": 6}[name]
+    assert [each for each in drawn if not each[1] or each[2] < 2] == []
+    assert it.complaints == []
+    outside = [url for url in it.requests if not url.startswith(("file:", "data:", "blob:"))]
+    assert outside == []
+    assert sum(url.startswith("file:") for url in it.requests) == 1
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280, 3840])
+def test_the_page_never_scrolls_sideways(browser: Browser, folder: Path, width: int) -> None:
+    for name in ("one.html", "sweep.html"):
+        it = opened(browser, folder / name, width)
+        wide, charts = it.page.evaluate(
+            "[document.documentElement.scrollWidth,"
+            " [...document.querySelectorAll('.js-plotly-plot .main-svg')]"
+            ".map((svg) => svg.getBoundingClientRect().right)]"
+        )
+        assert wide <= width
+        assert charts
+        assert max(charts) <= width
+        if width == 360:
+            box = "(() => { const b = document.querySelector('.scroll');"
+            scrolls = it.page.evaluate(box + " return b.scrollWidth > b.clientWidth; })()")
+            assert scrolls
+
+
+def test_type_and_charts_grow_with_a_large_screen(browser: Browser, folder: Path) -> None:
+    size = "parseFloat(getComputedStyle(document.documentElement).fontSize)"
+    tick = "parseFloat(getComputedStyle(document.querySelector('#gantt-0-0 .xtick text')).fontSize)"
+    small = opened(browser, folder / "one.html", 1280).page
+    large = opened(browser, folder / "one.html", 3840).page
+    growth = large.evaluate(size) / small.evaluate(size)
+    assert growth > 1.3
+    assert large.evaluate(tick) / small.evaluate(tick) == pytest.approx(growth, rel=0.05)
+
+
+def test_the_theme_follows_the_system_and_can_be_switched(browser: Browser, folder: Path) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    paper = "document.querySelector('#gantt-0-0 .main-svg').style.background"
+    seen = {}
+    for scheme in ("light", "dark"):
+        it = opened(browser, folder / "one.html", scheme=scheme)
+        seen[scheme] = (it.page.evaluate(ground), it.page.evaluate(paper))
+        it.page.click("#theme")
+        it.ready()
+        seen[f"{scheme}, switched"] = (it.page.evaluate(ground), it.page.evaluate(paper))
+        assert it.complaints == []
+    assert seen["light"][0] != seen["dark"][0]
+    assert seen["light"][1] != seen["dark"][1]
+    assert seen["light, switched"] == seen["dark"]
+    assert seen["dark, switched"] == seen["light"]
+
+
+def test_charts_of_another_cluster_can_be_chosen(browser: Browser, folder: Path) -> None:
+    it = opened(browser, folder / "sweep.html")
+    shown = "[...document.querySelectorAll('.plot')].filter((b) => b.offsetParent).map((b) => b.id)"
+    before = it.page.evaluate(shown)
+    it.page.select_option("#place", "1")
+    it.ready()
+    after = it.page.evaluate(shown)
+    assert "gantt-0-0" in before
+    assert "gantt-1-0" not in before
+    assert "gantt-1-0" in after
+    assert "gantt-0-0" not in after
+    assert [each for each in it.page.evaluate(DRAWN) if not each[1] or each[2] < 2] == []
+    assert it.complaints == []
+
+
+def test_charts_on_one_time_axis_zoom_together(browser: Browser, folder: Path) -> None:
+    it = opened(browser, folder / "one.html")
+    ranges = (
+        "['gantt-0-0', 'gantt-0-3', 'utilization-0']"
+        ".map((id) => document.getElementById(id).layout.xaxis.range.map(Math.round))"
+    )
+    whole = it.page.evaluate(ranges)
+    assert whole[0] == whole[1] == whole[2]
+    it.page.evaluate("Plotly.relayout('gantt-0-0', {'xaxis.range[0]': 5, 'xaxis.range[1]': 9})")
+    it.page.wait_for_function(f"JSON.stringify({ranges}) === '[[5,9],[5,9],[5,9]]'")
+    # A zoom outlives a change of theme.
+    it.page.click("#theme")
+    it.ready()
+    assert it.page.evaluate(ranges) == [[5, 9]] * 3
+    assert it.complaints == []
+
+
+def test_a_bar_says_what_it_is_when_pointed_at(browser: Browser, folder: Path) -> None:
+    it = opened(browser, folder / "one.html")
+    it.page.locator("#gantt-0-0").scroll_into_view_if_needed()
+    box = it.page.locator("#gantt-0-0 .bars .point path").first.bounding_box()
+    assert box is not None
+    it.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    it.page.wait_for_selector("#gantt-0-0 .hoverlayer .hovertext")
+    text = it.page.locator("#gantt-0-0 .hoverlayer").inner_text()
+    assert "trial 0" in text
+    assert "node 0" in text
+    assert "phase 1 of 10" in text
+
+
+def test_names_do_not_run_as_code(browser: Browser, tmp_path: Path) -> None:
+    evil = (
+        "</script><script>document.title='owned'</script><img src=x onerror=document.title='owned'>"
+    )
+    write_report(comparison([evil, "random"], game=evil), tmp_path / "evil.html")
+    it = opened(browser, tmp_path / "evil.html")
+    assert it.page.title() != "owned"
+    assert it.page.locator("img").count() == 0
+    assert it.complaints == []
+    assert [each for each in it.page.evaluate(DRAWN) if not each[1] or each[2] < 2] == []
