@@ -219,6 +219,7 @@ def _layout(
             range=[rows - 0.5, -0.5],
             tickvals=list(range(0, rows, every)),
             showgrid=False,
+            automargin=False,
             title={"text": plural(rows, "node"), "font": {"color": MUTED}},
             fixedrange=rows <= 16,
         ),

@@ -45,6 +45,7 @@ def curves(
         xaxis=axis(
             range=[0, 1.03 * settings.phases * settings.phase_length],
             title={"text": settings.unit, "standoff": 8},
+            automargin=False,
             nticks=7,
         ),
         yaxis=axis(

@@ -69,6 +69,7 @@ def _panel(figure: go.Figure, line: Line, index: int, unit: TimeUnit, height: in
                 tickvals=[0, 0.5, 1],
                 tickformat=".0%",
                 fixedrange=True,
+                automargin=False,
                 anchor="x",
             )
         }

@@ -162,7 +162,7 @@ def base_layout(**changes: Any) -> dict[str, Any]:
         "paper_bgcolor": SURFACE,
         "plot_bgcolor": SURFACE,
         "font": {"family": FONTS, "size": 12, "color": MUTED},
-        "margin": {"l": 48, "r": 16, "t": 92, "b": 40},
+        "margin": {"l": 52, "r": 24, "t": 92, "b": 40},
         "hoverlabel": {
             "bgcolor": SURFACE,
             "bordercolor": AXIS,

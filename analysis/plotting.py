@@ -97,6 +97,8 @@ def time_axis(end_s: float, unit: TimeUnit, **changes: Any) -> dict[str, Any]:
         **{
             "range": [0, end * 1.004],
             "ticksuffix": f" {unit.sign}",
+            # A label at the edge that comes and goes would move the margin to and fro.
+            "automargin": False,
             "minallowed": 0,
             "maxallowed": end * 1.02,
             **changes,

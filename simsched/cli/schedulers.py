@@ -34,19 +34,18 @@ def schedulers(name: str | None, as_json: bool) -> None:
 def explain(scheduler: SchedulerClass) -> str:
     """Return rule, source and parameters of a scheduler as text."""
     rule = inspect.getdoc(sys.modules[scheduler.__module__]) or scheduler.summary
-    lines = [f"{scheduler.name}: {scheduler.summary}", "", rule.strip(), ""]
+    lines = [scheduler.name, scheduler.summary, "", rule.strip(), ""]
+    example = scheduler.name
     if scheduler.parameters:
-        lines += ["Parameters:", *(f"  {_describe(p)}" for p in scheduler.parameters), ""]
-        pairs = ",".join(f"{p.name}={_default(p)}" for p in scheduler.parameters if p.default)
-        name = f"{scheduler.name}:{pairs}" if pairs else scheduler.name
-        lines.append(f"simsched simulate --scheduler {name}")
+        lines.append("Parameters:")
+        for parameter in scheduler.parameters:
+            lines.append(f"  {parameter.name}={_default(parameter)}")
+            lines.append(f"      {parameter.doc}; {parameter.allowed}")
+        first = scheduler.parameters[0]
+        example += f":{first.name}={_default(first)}"
     else:
-        lines += ["Parameters: none", "", f"simsched simulate --scheduler {scheduler.name}"]
-    return "\n".join(lines)
-
-
-def _describe(parameter: Parameter) -> str:
-    return f"{parameter.name}={_default(parameter)}  {parameter.doc}; {parameter.allowed}"
+        lines.append("Parameters: none")
+    return "\n".join([*lines, "", f"simsched simulate --scheduler {example}"])
 
 
 def _default(parameter: Parameter) -> str:

@@ -1,13 +1,15 @@
 """ASHA, the promoting variant (Li et al. 2020, arXiv 1810.05934).
 
-Rungs end at base * eta^k phases, capped at the maximum. n is the number of reports of a rung
-so far. A trial that is in the top floor(n / eta) of its rung at its own report goes on in
-place; others are paused. A free node takes the promotable trial of the highest rung, that is,
-the best paused one that is in the top floor(n / eta) by now, and else a new trial. Diverged
-trials rank last and stop at once. Ties go to the lower trial number.
+Rungs end at base * eta^k phases, capped at the maximum. n is the number of
+reports of a rung so far. A trial that is in the top floor(n / eta) of its rung
+at its own report goes on in place; others are paused. A free node takes the
+promotable trial of the highest rung, that is, the best paused one that is in
+the top floor(n / eta) by now, and else a new trial. Diverged trials rank last
+and stop at once. Ties go to the lower trial number.
 
-When a report leaves nothing running, nothing promotable and no trial to start, no rung can
-ever grow: the reporting trial is stopped rather than paused, and all paused ones retire.
+When a report leaves nothing running, nothing promotable and no trial to start,
+no rung can ever grow: the reporting trial is stopped rather than paused, and
+all paused ones retire.
 """
 
 import math

@@ -1,8 +1,9 @@
 """ASHA, the stopping variant (Li et al. 2020, arXiv 1810.05934).
 
-Rungs end at base * eta^k phases, capped at the maximum. A trial goes on, in place, if its
-score is among the best max(1, floor(n / eta)) of the n reports of the rung so far, its own
-included; else it stops. Ties go to the lower trial number. No pause, no checkpoint.
+Rungs end at base * eta^k phases, capped at the maximum. A trial goes on, in
+place, if its score is among the best max(1, floor(n / eta)) of the n reports
+of the rung so far, its own included; else it stops. Ties go to the lower trial
+number. No pause, no checkpoint.
 """
 
 import math

@@ -1,13 +1,15 @@
 """HyperBand (Li et al. 2018, arXiv 1603.06560).
 
-R is a trial's full length, in phases. Brackets s = smax … 0, smax = floor(log_eta R), each a
-Successive Halving of n = ceil(B/R * eta^s / (s+1)) trials from r = R * eta^-s, all sharing the
-cluster at once; a free node goes to the most exploratory bracket that has something to run.
-HyperBand's own budget is B = (smax + 1) * R. Here the number of trials is given: B is the
-largest budget whose total does not exceed it, and what is left over goes to the most
-exploratory bracket. With fewer trials than brackets the most exploratory brackets are dropped,
-with a note. Lengths that are not whole are rounded to whole resource units. Trials are
-numbered bracket by bracket, the most exploratory first.
+R is a trial's full length, in phases. Brackets s = smax … 0, smax =
+floor(log_eta R), each a Successive Halving of n = ceil(B/R * eta^s / (s+1))
+trials from r = R * eta^-s, all sharing the cluster at once; a free node goes
+to the most exploratory bracket that has something to run. HyperBand's own
+budget is B = (smax + 1) * R. Here the number of trials is given: B is the
+largest budget whose total does not exceed it, and what is left over goes to
+the most exploratory bracket. With fewer trials than brackets the most
+exploratory brackets are dropped, with a note. Lengths that are not whole are
+rounded to whole resource units. Trials are numbered bracket by bracket, the
+most exploratory first.
 """
 
 import math

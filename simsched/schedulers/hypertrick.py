@@ -1,17 +1,19 @@
 """HyperTrick (Heinrich & Frosio 2019, arXiv 1902.02725).
 
-W0 trials, Np phases, eviction rate r; phases p are counted from 0. When a trial reports the
-score of phase p, and k reports of phase p are now in, its own included:
+W0 trials, Np phases, eviction rate r; phases p are counted from 0. When a
+trial reports the score of phase p, and k reports of phase p are now in, its
+own included:
 
 - k <= W0 * (1 - sqrt(r)) * (1 - r)^p: it goes on (data collection);
-- otherwise it is stopped if its score is strictly below the sqrt(r)-quantile of all phase-p
-  scores so far, its own included (linear interpolation);
+- otherwise it is stopped if its score is strictly below the sqrt(r)-quantile
+  of all phase-p scores so far, its own included (linear interpolation);
 - a diverged trial ranks below every score and is stopped at once;
 - after the last phase it stops.
 
-No pause, no checkpoint, no barrier. With scores that say nothing W0 * (1 - r)^(p+1) trials
-are expected to survive phase p, and the expected completion rate, work done over W0 * Np, is
-E[alpha] = (1 - (1 - r)^Np) / (r * Np), at least (1 - sqrt(r)) * E[alpha].
+No pause, no checkpoint, no barrier. With scores that say nothing W0 * (1 -
+r)^(p+1) trials are expected to survive phase p, and the expected completion
+rate, work done over W0 * Np, is E[alpha] = (1 - (1 - r)^Np) / (r * Np), at
+least (1 - sqrt(r)) * E[alpha].
 """
 
 import math

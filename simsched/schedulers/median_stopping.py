@@ -1,10 +1,11 @@
 """Median stopping (Golovin et al. 2017, "Google Vizier", section 3.2.2).
 
-After `grace` milestones, which pass freely, a trial stops if its best score so far is strictly
-below the median of the running mean scores, up to the same step, of all other trials that have
-reached it. Vizier compares with completed trials only; here running ones count too, because
-in a search that stops early few are ever completed. A diverged trial's mean is below every
-score; where nobody else has reached the step, the trial goes on.
+After `grace` milestones, which pass freely, a trial stops if its best score so
+far is strictly below the median of the running mean scores, up to the same
+step, of all other trials that have reached it. Vizier compares with completed
+trials only; here running ones count too, because in a search that stops early
+few are ever completed. A diverged trial's mean is below every score; where
+nobody else has reached the step, the trial goes on.
 """
 
 import math

@@ -1,19 +1,22 @@
-"""Population Based Training (Jaderberg et al. 2017, arXiv 1711.09846), truncation selection.
+"""Population Based Training (Jaderberg et al. 2017, arXiv 1711.09846), truncation
+selection.
 
-All trials form one population; at each interval (in phases) a member reports. Members are
-ranked by their newest score, n of them having one. A member among the bottom floor(q * n)
-takes the weights of one drawn from the top floor(q * n), and that one's hyperparameters,
-perturbed or resampled; it keeps its own step count. A diverged member does the same (drawing
-from at least the best one), or stops if nobody has weights to give.
+All trials form one population; at each interval (in phases) a member reports.
+Members are ranked by their newest score, n of them having one. A member among
+the bottom floor(q * n) takes the weights of one drawn from the top floor(q *
+n), and that one's hyperparameters, perturbed or resampled; it keeps its own
+step count. A diverged member does the same (drawing from at least the best
+one), or stops if nobody has weights to give.
 
-With a population larger than the cluster the members take turns: after an interval a member
-yields its node when a strictly less advanced one waits, and a free node takes the least
-advanced one that waits. Every turn is a preemption that is paid for. A member that exploits
-and must also yield saves nothing and comes back from the donor's weights.
+With a population larger than the cluster the members take turns: after an
+interval a member yields its node when a strictly less advanced one waits, and
+a free node takes the least advanced one that waits. Every turn is a preemption
+that is paid for. A member that exploits and must also yield saves nothing and
+comes back from the donor's weights.
 
-Donors must be durable, so every milestone saves but the last of a trial, and those of a member
-whose weights are being replaced. A donor gives the weights that its newest save, or the
-donor it took after, holds.
+Donors must be durable, so every milestone saves but the last of a trial, and
+those of a member whose weights are being replaced. A donor gives the weights
+that its newest save, or the donor it took after, holds.
 """
 
 import math

@@ -1,7 +1,8 @@
 """Random search: every trial is trained to its full length. The baseline.
 
-Rule: nothing is stopped early (Bergstra & Bengio 2012, "Random Search for Hyper-Parameter
-Optimization", JMLR 13). A diverged trial ends where it diverged.
+Rule: nothing is stopped early (Bergstra & Bengio 2012, "Random Search for
+Hyper-Parameter Optimization", JMLR 13). A diverged trial ends where it
+diverged.
 """
 
 from simsched.messages import TrialId

@@ -1,13 +1,15 @@
 """Successive Halving (Jamieson & Talwalkar 2015, arXiv 1502.07943).
 
-Rung k ends at base * eta^k phases, capped at the maximum. Of the n trials planned for a rung
-the best max(1, floor(n / eta)) go on, the others stop; the 1 keeps a bracket from drying out
-before the maximum. Rung sizes are those of the plan: n, floor(n / eta), and so on.
+Rung k ends at base * eta^k phases, capped at the maximum. Of the n trials
+planned for a rung the best max(1, floor(n / eta)) go on, the others stop; the
+1 keeps a bracket from drying out before the maximum. Rung sizes are those of
+the plan: n, floor(n / eta), and so on.
 
-A barrier: every trial that reaches the end of the rung is paused and saved, the last one too
-if it survives; a last one that loses is stopped, unsaved. Survivors resume best first, on any
-free node. A diverged trial is stopped at once and never goes on. An abandoned trial leaves n
-as planned, the barrier no longer waits for it. Ties go to the lower trial number.
+A barrier: every trial that reaches the end of the rung is paused and saved,
+the last one too if it survives; a last one that loses is stopped, unsaved.
+Survivors resume best first, on any free node. A diverged trial is stopped at
+once and never goes on. An abandoned trial leaves n as planned, the barrier no
+longer waits for it. Ties go to the lower trial number.
 
 With more trials than nodes this is preemption, and it is paid for.
 """

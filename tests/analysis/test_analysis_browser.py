@@ -180,7 +180,8 @@ def test_a_bar_says_what_it_is_when_pointed_at(browser: Browser, folder: Path) -
     assert box is not None
     it.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     it.page.wait_for_selector("#gantt-0-0 .hoverlayer .hovertext")
-    text = it.page.locator("#gantt-0-0 .hoverlayer").inner_text()
+    text = it.page.locator("#gantt-0-0 .hoverlayer").text_content()
+    assert text is not None
     assert "trial 0" in text
     assert "node 0" in text
     assert "phase 1 of 10" in text
