@@ -86,7 +86,7 @@ def test_halving_of_the_published_figure() -> None:
         ("hypertrick:eviction_rate=0", "eviction_rate=0 must be a number above 0 and below 1"),
         ("hypertrick:eviction_rate=a", "eviction_rate=a must be a number above 0 and below 1"),
         ("hyperband:brackets=9", "brackets=9 must be from 1 to 3 with 4 phases and eta=2"),
-        ("pbt:quantile=0.6", "pbt: quantile=0.6 must be a number above 0 and of at most 0.5"),
+        ("pbt:quantile=0.6", "pbt: quantile=0.6 must be a number above 0 and at most 0.5"),
         ("pbt:interval=1.5", "pbt: interval=1.5 must be a whole number of at least 1"),
         ("median-stopping:grace=-1", "grace=-1 must be a whole number of at least 0"),
         ("asha:etta=3", "asha: unknown parameter 'etta' (did you mean 'eta'?); it has: eta, base"),

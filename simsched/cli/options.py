@@ -1,36 +1,64 @@
-"""Option types that several commands share."""
+"""Option types that several commands share. Each says what would have been right."""
 
 import click
 
+LONGEST_QUOTE = 40
 
-class IntegerList(click.ParamType[tuple[int, ...], str]):
-    """Whole numbers of at least 1, separated by commas: 2,4,8."""
+
+class Whole(click.ParamType[int, str]):
+    """A whole number within bounds."""
+
+    name = "N"
+
+    def __init__(self, low: int, high: int) -> None:
+        self.low, self.high = low, high
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Return the number."""
+        number = _whole(str(value))
+        if number is None or not self.low <= number <= self.high:
+            self.fail(f"{quoted(value)} must be a whole number {self.range}", param, ctx)
+        return number
+
+    @property
+    def range(self) -> str:
+        """The bounds in words."""
+        return f"from {self.low:,} to {self.high:,}"
+
+
+class WholeList(Whole):
+    """Different whole numbers within bounds, separated by commas: 2,4,8."""
 
     name = "N[,N…]"
 
-    def convert(
+    def convert(  # type: ignore[override]
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, ...]:
         """Return the numbers, in the order given."""
         if isinstance(value, tuple):
             return value
-        try:
-            numbers = tuple(int(part) for part in str(value).split(","))
-        except ValueError:
-            numbers = ()
-        if not numbers or min(numbers) < 1 or len(set(numbers)) < len(numbers):
+        numbers = [_whole(part) for part in str(value).split(",")]
+        if any(number is None or not self.low <= number <= self.high for number in numbers):
             self.fail(
-                f"{value!r} must be a whole number of at least 1, or several different ones: 2,4,8",
+                f"{quoted(value)} must be a whole number {self.range}, "
+                "or several separated by commas: 2,4,8",
                 param,
                 ctx,
             )
-        return numbers
+        found = [number for number in numbers if number is not None]
+        twice = next((number for number in found if found.count(number) > 1), None)
+        if twice is not None:
+            self.fail(f"{quoted(value)} has {twice} more than once", param, ctx)
+        return tuple(found)
 
 
 class SpeedList(click.ParamType[tuple[float, ...], str]):
-    """Numbers above 0, separated by commas: 1,1,0.5."""
+    """Speed factors, separated by commas: 1,1,0.5."""
 
     name = "F[,F…]"
+    low, high = 1e-3, 1e3
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
@@ -38,16 +66,69 @@ class SpeedList(click.ParamType[tuple[float, ...], str]):
         """Return the speed factors, in the order given."""
         if isinstance(value, tuple):
             return value
-        try:
-            speeds = tuple(float(part) for part in str(value).split(","))
-        except ValueError:
-            speeds = ()
-        if not speeds or not all(0 < speed < float("inf") for speed in speeds):
+        speeds = [_number(part) for part in str(value).split(",")]
+        if not all(speed is not None and self.low <= speed <= self.high for speed in speeds):
             self.fail(
-                f"{value!r} must be numbers above 0, separated by commas: 1,1,0.5", param, ctx
+                f"{quoted(value)} must be numbers from {self.low:g} to {self.high:g}, "
+                "separated by commas: 1,1,0.5",
+                param,
+                ctx,
             )
-        return speeds
+        return tuple(speed for speed in speeds if speed is not None)
 
 
-SECONDS = click.FloatRange(min=0, max=1e9)
-"""A cost in seconds."""
+class Seconds(click.ParamType[float, str]):
+    """A cost in seconds: 0 or more."""
+
+    name = "SECONDS"
+    high = 1e9
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number of seconds."""
+        seconds = _number(str(value))
+        if seconds is None or not 0 <= seconds <= self.high:
+            self.fail(
+                f"{quoted(value)} must be a number of seconds from 0 to {self.high:,.0f}",
+                param,
+                ctx,
+            )
+        return seconds
+
+
+class Text(click.ParamType[str, str]):
+    """A name that is not empty."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        """Return the text."""
+        text = str(value)
+        if not text.strip():
+            self.fail(f"{quoted(value)} is empty; it must be {self.name}", param, ctx)
+        return text
+
+
+def quoted(value: object) -> str:
+    """Return a value as an error message quotes it: short."""
+    text = repr(str(value))
+    return text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 1]}…"
+
+
+def _whole(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+def _number(text: str) -> float | None:
+    """Return the number in a text; NaN passes no comparison with a bound."""
+    try:
+        return float(text)
+    except ValueError:
+        return None

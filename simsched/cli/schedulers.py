@@ -40,7 +40,8 @@ def explain(scheduler: SchedulerClass) -> str:
         lines.append("Parameters:")
         for parameter in scheduler.parameters:
             lines.append(f"  {parameter.name}={_default(parameter)}")
-            lines.append(f"      {parameter.doc}; {parameter.allowed}")
+            lines.append(f"      {parameter.doc}")
+            lines.append(f"      {parameter.allowed}")
         first = scheduler.parameters[0]
         example += f":{first.name}={_default(first)}"
     else:

@@ -45,16 +45,18 @@ class Parameter(msgspec.Struct, frozen=True):
     @property
     def allowed(self) -> str:
         """The allowed range in words, e.g. "a number above 0 and below 1"."""
-        words = "a whole number" if self.kind is int else "a number"
-        bounds = [
+        bounds = " and ".join(
             f"{name} {value:g}"
             for name, value in (
-                ("above", self.above), ("of at least", self.at_least),
-                ("below", self.below), ("of at most", self.at_most),
+                ("above", self.above),
+                ("at least", self.at_least),
+                ("below", self.below),
+                ("at most", self.at_most),
             )
             if math.isfinite(value)
-        ]  # fmt: skip
-        return " ".join([words, " and ".join(bounds)]).rstrip()
+        )
+        words = "a whole number" if self.kind is int else "a number"
+        return f"{words} {'of ' * bounds.startswith('at')}{bounds}".rstrip()
 
     def parse(self, scheduler: str, value: object) -> float | int | None:
         """Return `value` (text or number) as this parameter's kind.

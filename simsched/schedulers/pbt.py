@@ -1,12 +1,11 @@
-"""Population Based Training (Jaderberg et al. 2017, arXiv 1711.09846), truncation
-selection.
+"""PBT, Population Based Training (Jaderberg et al. 2017, arXiv 1711.09846).
 
 All trials form one population; at each interval (in phases) a member reports.
-Members are ranked by their newest score, n of them having one. A member among
-the bottom floor(q * n) takes the weights of one drawn from the top floor(q *
-n), and that one's hyperparameters, perturbed or resampled; it keeps its own
-step count. A diverged member does the same (drawing from at least the best
-one), or stops if nobody has weights to give.
+Truncation selection: members are ranked by their newest score, n of them have
+one. A member among the bottom floor(q * n) takes the weights of one drawn from
+the top floor(q * n), and that one's hyperparameters, perturbed or resampled;
+it keeps its own step count. A diverged member does the same (drawing from at
+least the best one), or stops if nobody has weights to give.
 
 With a population larger than the cluster the members take turns: after an
 interval a member yields its node when a strictly less advanced one waits, and
