@@ -1,9 +1,13 @@
 """`simulate`: schedulers side by side, on the same recorded trials and the same cluster."""
 
 import math
+import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
+from multiprocessing import active_children, get_context
 from pathlib import Path
 
 import msgspec
@@ -13,17 +17,20 @@ from simsched.cluster import Cluster
 from simsched.draws import keyed
 from simsched.errors import SimschedError
 from simsched.journal import Journal
-from simsched.replay import Neighbours, Unit, curve_of
+from simsched.replay import Curve, Neighbours, Unit, curve_of
 from simsched.results import Comparison, RunResult, Settings
 from simsched.run_result import make_result
-from simsched.schedulers import Plan, build, parse
+from simsched.schedulers import Plan, Scheduler, build, parse
 from simsched.searchers import Given
 from simsched.simulation import SimulatedCluster
 from simsched.space import SearchSpace, infer
+from simsched.timeline import US_PER_S
 from simsched.traces import TraceSet, load
 
 DEFAULT_SCHEDULERS = ("successive-halving", "hyperband", "hypertrick", "pbt")
 UNITS: tuple[Unit, ...] = ("episodes", "steps", "seconds", "reports")
+LONGEST_US = 2**62
+"""Longer runs (146,000 years) leave the 64 bits that figures and tables count in."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -97,14 +104,6 @@ def simulate(
     if workers is None:
         workers = limit if resample else min(16, limit)
     worker_counts = (workers,) if isinstance(workers, int) else tuple(workers)
-    _check(recorded, worker_counts, unit, phases, phase_length, replications, resample, seed, jobs)
-    for text in schedulers:
-        parse(text)
-    if not schedulers or len(set(schedulers)) < len(schedulers):
-        raise SimschedError("scheduler: name at least one, and none twice")
-    if phase_length is None:
-        phase_length = default_phase_length(recorded, unit, phases)
-    _check_lengths(recorded, unit, phases, phase_length)
     settings = Settings(
         version=__version__,
         traces=recorded.name,
@@ -119,7 +118,7 @@ def simulate(
         workers=worker_counts,
         schedulers=tuple(schedulers),
         phases=phases,
-        phase_length=phase_length,
+        phase_length=1 if phase_length is None else phase_length,
         unit=unit,
         start_s=start_s,
         save_s=save_s,
@@ -128,8 +127,13 @@ def simulate(
         resample=resample,
         seed=seed,
     )
-    for count in node_counts:
-        _cluster(settings, count)
+    _check(settings, jobs)
+    if phase_length is None:
+        phase_length = default_phase_length(recorded, unit, phases)
+        settings = msgspec.structs.replace(settings, phase_length=phase_length)
+    _check_lengths(recorded, unit, phases, phase_length)
+    simulator = _Simulator(settings, recorded, journals)
+    simulator.check()
     todo = [
         Job(scheduler, n, w, r)
         for n in node_counts
@@ -137,8 +141,12 @@ def simulate(
         for scheduler in schedulers
         for r in range(replications)
     ]
+    jobs = min(jobs, len(todo), os.cpu_count() or 1)
+    results = map(simulator.run, todo) if jobs == 1 else _run_side_by_side(simulator, todo, jobs)
     runs: list[RunResult] = []
-    for result in _run_all(settings, recorded, todo, jobs, journals):
+    if progress is not None:
+        progress(0, len(todo))
+    for result in results:
         runs.append(result)
         if progress is not None:
             progress(len(runs), len(todo))
@@ -149,33 +157,29 @@ def _cluster(settings: Settings, nodes: int) -> Cluster:
     return Cluster(nodes, settings.node_speeds, settings.start_s, settings.save_s, settings.load_s)
 
 
-def _check(
-    recorded: TraceSet,
-    workers: tuple[int, ...],
-    unit: str,
-    phases: int,
-    phase_length: int | None,
-    replications: int,
-    resample: bool,
-    seed: int,
-    jobs: int,
-) -> None:
-    limit = len(recorded.traces)
-    for name, value in (
-        ("phases", phases), ("phase-length", phase_length), ("replications", replications),
-        ("jobs", jobs), *(("workers", w) for w in workers),
+def _check(settings: Settings, jobs: int) -> None:
+    """Refuse options that make no sense whatever the curves are, and too many workers."""
+    for name, value, least in (
+        *(("nodes", nodes, 1) for nodes in settings.nodes),
+        *(("workers", workers, 1) for workers in settings.workers),
+        ("phases", settings.phases, 1), ("phase-length", settings.phase_length, 1),
+        ("replications", settings.replications, 1), ("jobs", jobs, 1), ("seed", settings.seed, 0),
     ):  # fmt: skip
-        if value is not None and value < 1:
-            raise SimschedError(f"{name}={value} must be at least 1")
-    if not workers:
-        raise SimschedError("workers: give at least one number")
-    if seed < 0:
-        raise SimschedError(f"seed={seed} must be at least 0")
-    if unit not in UNITS:
-        raise SimschedError(f"unit={unit!r} must be one of {', '.join(UNITS)}")
-    if max(workers) > limit and not resample:
+        if value < least:
+            raise SimschedError(f"{name}={value} must be at least {least}")
+    for text in settings.schedulers:
+        parse(text)
+    for name, values in (
+        ("nodes", settings.nodes), ("workers", settings.workers), ("scheduler", settings.schedulers)
+    ):  # fmt: skip
+        if not values or len(set(values)) < len(values):
+            raise SimschedError(f"{name}: name at least one, and none twice")
+    if settings.unit not in UNITS:
+        raise SimschedError(f"unit={settings.unit!r} must be one of {', '.join(UNITS)}")
+    most, limit = max(settings.workers), settings.recorded_trials
+    if most > limit and not settings.resample:
         raise SimschedError(
-            f"workers={max(workers)} is more than the {limit} recorded trials of {recorded.name}; "
+            f"workers={most} is more than the {limit} recorded trials of {settings.traces}; "
             f"ask for at most {limit}, or draw with replacement (--resample)"
         )
 
@@ -190,15 +194,18 @@ def trial_length(recorded: TraceSet, index: int, unit: Unit) -> float:
 
 def default_phase_length(recorded: TraceSet, unit: Unit, phases: int) -> int:
     """Return the longest phase that fits every complete trial, rounded down to two digits."""
-    complete = [i for i, trace in enumerate(recorded.traces) if trace.end == "complete"]
-    lengths = [trial_length(recorded, i, unit) for i in complete or range(len(recorded.traces))]
-    longest = int((min(lengths) if complete else max(lengths)) / phases)
-    digits: int = 10 ** max(0, len(str(longest)) - 2)
+    places = range(len(recorded.traces))
+    complete = [place for place in places if recorded.traces[place].end == "complete"]
+    lengths = {place: trial_length(recorded, place, unit) for place in complete or places}
+    place = (min if complete else max)(lengths, key=lengths.__getitem__)
+    longest = int(lengths[place] / phases)
     if longest < 1:
         raise SimschedError(
-            f"phases={phases} is more than the {min(lengths):g} {unit} of the shortest "
-            f"recorded trial of {recorded.name}"
+            f"recorded trial {recorded.traces[place].trial} of {recorded.name} has "
+            f"{lengths[place]:,.10g} {unit}, fewer than the {phases:,} that {phases:,} phases of "
+            "1 need; ask for fewer phases"
         )
+    digits: int = 10 ** max(0, len(str(longest)) - 2)
     return longest // digits * digits
 
 
@@ -210,7 +217,7 @@ def _check_lengths(recorded: TraceSet, unit: Unit, phases: int, phase_length: in
         if trace.end == "complete" and length < needed:
             raise SimschedError(
                 f"recorded trial {trace.trial} of {recorded.name} has {length:,.10g} {unit}, fewer "
-                f"than the {needed:,} that {phases} phases of {phase_length:,} need; "
+                f"than the {needed:,} that {phases:,} phases of {phase_length:,} need; "
                 "ask for fewer or shorter phases"
             )
 
@@ -235,6 +242,7 @@ class _Simulator:
 
     def __init__(self, settings: Settings, recorded: TraceSet, journals: Path | None) -> None:
         self.settings = settings
+        self.recorded = recorded
         self.journals = journals
         self.sign = -1.0 if settings.mode == "min" else 1.0
         self.curves = [curve_of(t, settings.unit, self.sign) for t in recorded.traces]
@@ -251,30 +259,46 @@ class _Simulator:
                     f"{', '.join(self.space.parameters)}"
                 )
 
-    def run(self, job: Job) -> RunResult:
-        """Simulate one job."""
-        settings = self.settings
-        order = draw_order(settings, job.workers, job.replication)
-        curves = [self.curves[place] for place in order]
-        seed = settings.seed
+    def check(self) -> None:
+        """Refuse clusters and schedulers that cannot be, before anything is simulated."""
+        for nodes in self.settings.nodes:
+            _cluster(self.settings, nodes)
+        for workers in self.settings.workers:
+            for text in self.settings.schedulers:
+                self._scheduler(Job(text, 1, workers, 0), self.curves[:1] * workers)
+
+    def _scheduler(self, job: Job, curves: Sequence[Curve]) -> tuple[Plan, Scheduler]:
+        settings, seed = self.settings, self.settings.seed
         if job.replication:
             seed = int(keyed(seed, "replication", job.replication).integers(2**32))
         plan = Plan(job.workers, settings.phases, settings.phase_length, seed)
         searcher = Given([curve.hparams for curve in curves], self.space, seed)
-        scheduler = build(job.scheduler, plan, searcher)
-        neighbours = Neighbours(self.curves, self.space, settings.phase_length)
-        cluster = _cluster(settings, job.nodes)
-        if self.journals is None:
-            world = SimulatedCluster(scheduler, curves, neighbours, cluster, plan.maximum)
-            timeline = world.run()
-        else:
-            self.journals.mkdir(parents=True, exist_ok=True)
-            with (self.journals / f"{job.file_name}.jsonl").open("wb") as file:
+        try:
+            return plan, build(job.scheduler, plan, searcher)
+        except OverflowError:
+            raise SimschedError(f"{job.scheduler}: a parameter is too large") from None
+
+    def run(self, job: Job) -> RunResult:
+        """Simulate one job."""
+        order = draw_order(self.settings, job.workers, job.replication)
+        curves = [self.curves[place] for place in order]
+        plan, scheduler = self._scheduler(job, curves)
+        neighbours = Neighbours(self.curves, self.space, plan.phase_length)
+        cluster = _cluster(self.settings, job.nodes)
+        with ExitStack() as files:
+            journal = None
+            if self.journals is not None:
+                self.journals.mkdir(parents=True, exist_ok=True)
+                path = self.journals / f"{job.file_name}.jsonl"
+                file = files.enter_context(path.open("wb"))
                 journal = Journal(file, msgspec.to_builtins(job), plan.maximum)
-                world = SimulatedCluster(
-                    scheduler, curves, neighbours, cluster, plan.maximum, journal
-                )
-                timeline = world.run()
+            world = SimulatedCluster(scheduler, curves, neighbours, cluster, plan.maximum, journal)
+            timeline = world.run()
+        if timeline.end_us >= LONGEST_US:
+            raise SimschedError(
+                f"{job.scheduler} on {job.nodes} nodes would take {timeline.end_us / US_PER_S:g} s;"
+                " check the units of costs, node speeds and the traces' seconds"
+            )
         return make_result(
             job.scheduler, job.replication, plan, world.ledger, timeline, self.sign,
             [curve.trace for curve in curves], neighbours.summary(), scheduler.notes,
@@ -296,19 +320,26 @@ def _run_in_pool(job: Job) -> RunResult:
     return _simulator.run(job)
 
 
-def _run_all(
-    settings: Settings, recorded: TraceSet, todo: list[Job], jobs: int, journals: Path | None
-) -> Iterator[RunResult]:
-    """Yield the results in the order of `todo`."""
-    if jobs == 1 or len(todo) == 1:
-        simulator = _Simulator(settings, recorded, journals)
-        for job in todo:
-            yield simulator.run(job)
-        return
-    with ProcessPoolExecutor(
-        min(jobs, len(todo)),
-        mp_context=get_context("spawn"),
-        initializer=_set_up,
-        initargs=(settings, recorded, journals),
-    ) as pool:
-        yield from pool.map(_run_in_pool, todo)
+def _run_side_by_side(simulator: _Simulator, todo: list[Job], jobs: int) -> Iterator[RunResult]:
+    """Yield the results in the order of `todo`; when that is broken off, end the processes."""
+    others = set(active_children())
+    arguments = (simulator.settings, simulator.recorded, simulator.journals)
+    with ProcessPoolExecutor(jobs, get_context("spawn"), _set_up, arguments) as pool:
+        try:
+            # The processes are born with SIGINT blocked: Ctrl-C is for this one alone.
+            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                results = pool.map(_run_in_pool, todo)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+            yield from results
+        except BrokenProcessPool:
+            raise SimschedError(
+                f"a process that simulated was ended, perhaps for want of memory; jobs={jobs} "
+                "may be too many"
+            ) from None
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in set(active_children()) - others:
+                process.terminate()
+            raise

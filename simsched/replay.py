@@ -6,7 +6,7 @@ search for a neighbour after an exploit (`Neighbours`) looks further; it decides
 
 import math
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -159,7 +159,8 @@ class Neighbours:
         self.curves = [curve for curve in curves if curve.scores]
         self.space = space
         self.phase_length = phase_length
-        self._points: np.ndarray | None = None
+        self._tree: Any = None
+        self._index_of: np.ndarray = np.empty(0, dtype=int)
         self._smoothed: dict[int, tuple[np.ndarray, int]] = {}
         self.exploits = 0
         self.own = 0
@@ -177,18 +178,26 @@ class Neighbours:
             score: the donor's.
             own: the curve that the donor was on.
         """
-        if self._points is None:
-            self._points = np.array([self.space.encode(curve.hparams) for curve in self.curves])
-        apart = self._points - np.array(self.space.encode(hparams))
-        squares = np.einsum("ij,ij->i", apart, apart)
-        index = int(squares.argmin())
+        index, apart = self._nearest(hparams)
         curve = self.curves[index]
         self.exploits += 1
         self.own += curve is own
-        self.distance += math.sqrt(squares[index])
+        self.distance += apart
         highest, best = self._smooth(index)
         entry = min(int(highest.searchsorted(score)), best)
         return Borrowed(curve, trial, entry, step, score)
+
+    def _nearest(self, hparams: Hparams) -> tuple[int, float]:
+        """Return the nearest curve, the first of those at one point, and its distance."""
+        if self._tree is None:
+            # Only who exploits pays for the import and the tree.
+            from scipy.spatial import KDTree
+
+            points = np.array([self.space.encode(curve.hparams) for curve in self.curves])
+            unique, self._index_of = np.unique(points, axis=0, return_index=True)
+            self._tree = KDTree(unique)
+        apart, place = self._tree.query(self.space.encode(hparams))
+        return int(self._index_of[place]), float(apart)
 
     def _smooth(self, index: int) -> tuple[np.ndarray, int]:
         """Return the highest mean so far at each scored row, and the row of the highest of all.

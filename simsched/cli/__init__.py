@@ -3,10 +3,12 @@
 import os
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 
 import click
 
 from simsched._version import __version__
+from simsched.errors import nearest
 
 COMMANDS = {
     "simulate": ("simulate", "Rehearse a search on a simulated cluster and compare schedulers."),
@@ -42,6 +44,19 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(module, cmd_name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that `args` begin with. Raises UsageError, naming the nearest."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            raise click.UsageError(
+                f"there is no command {name!r}{nearest(name, list(COMMANDS))}; "
+                f"there are: {', '.join(COMMANDS)}",
+                ctx,
+            )
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing any of them."""
         del ctx
@@ -70,8 +85,13 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line: errors are one line, wrong input exits with 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show an alpha
     try:
         status = cli.main(standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         status = 2
@@ -81,17 +101,16 @@ def main() -> None:
         print("interrupted", file=sys.stderr)
         status = 130
     except BrokenPipeError:
-        # Whoever read our output has gone (`| head`); that is no error.
+        # Whoever read our output has gone (`| head`); click exits like this, too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 0
+        status = 1
     except ValueError as error:
         if not _for_people(error):
             raise
         status = _complain(str(error))
     except OSError as error:
-        if error.filename is None:
-            raise
-        status = _complain(f"{error.filename}: {error.strerror}")
+        place = f"{error.filename}: " if error.filename is not None else ""
+        status = _complain(f"{place}{error.strerror or error}")
     sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -5,53 +5,64 @@ import click
 LONGEST_QUOTE = 40
 
 
-class Whole(click.ParamType[int, str]):
-    """A whole number within bounds."""
-
-    name = "N"
+class _Bounded:
+    """Whole numbers from `low` to `high`."""
 
     def __init__(self, low: int, high: int) -> None:
         self.low, self.high = low, high
+
+    def read(self, text: str) -> int | None:
+        """Return the number in a text; None where there is none within the bounds."""
+        try:
+            number = int(text)
+        except ValueError:
+            return None
+        return number if self.low <= number <= self.high else None
+
+    @property
+    def rule(self) -> str:
+        """What a number must be, in words."""
+        return f"a whole number from {self.low:,} to {self.high:,}"
+
+
+class Whole(_Bounded, click.ParamType[int, str]):
+    """A whole number within bounds."""
+
+    name = "N"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
         """Return the number."""
-        number = _whole(str(value))
-        if number is None or not self.low <= number <= self.high:
-            self.fail(f"{quoted(value)} must be a whole number {self.range}", param, ctx)
+        number = self.read(str(value))
+        if number is None:
+            self.fail(f"{quoted(value)} must be {self.rule}", param, ctx)
         return number
 
-    @property
-    def range(self) -> str:
-        """The bounds in words."""
-        return f"from {self.low:,} to {self.high:,}"
 
-
-class WholeList(Whole):
+class WholeList(_Bounded, click.ParamType[tuple[int, ...], str]):
     """Different whole numbers within bounds, separated by commas: 2,4,8."""
 
     name = "N[,N…]"
 
-    def convert(  # type: ignore[override]
+    def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, ...]:
         """Return the numbers, in the order given."""
         if isinstance(value, tuple):
             return value
-        numbers = [_whole(part) for part in str(value).split(",")]
-        if any(number is None or not self.low <= number <= self.high for number in numbers):
+        parts = str(value).split(",")
+        numbers = tuple(number for part in parts if (number := self.read(part)) is not None)
+        if len(numbers) < len(parts):
             self.fail(
-                f"{quoted(value)} must be a whole number {self.range}, "
-                "or several separated by commas: 2,4,8",
+                f"{quoted(value)} must be {self.rule}, or several separated by commas: 2,4,8",
                 param,
                 ctx,
             )
-        found = [number for number in numbers if number is not None]
-        twice = next((number for number in found if found.count(number) > 1), None)
-        if twice is not None:
+        if len(set(numbers)) < len(numbers):
+            twice = next(number for number in numbers if numbers.count(number) > 1)
             self.fail(f"{quoted(value)} has {twice} more than once", param, ctx)
-        return tuple(found)
+        return numbers
 
 
 class SpeedList(click.ParamType[tuple[float, ...], str]):
@@ -117,13 +128,6 @@ def quoted(value: object) -> str:
     """Return a value as an error message quotes it: short."""
     text = repr(str(value))
     return text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 1]}…"
-
-
-def _whole(text: str) -> int | None:
-    try:
-        return int(text)
-    except ValueError:
-        return None
 
 
 def _number(text: str) -> float | None:

@@ -34,10 +34,10 @@ def new_folder(out: str | None) -> Iterator[Target]:
         SimschedError: the folder holds something already, or cannot be made.
     """
     made: list[Path] = []
+    scratch: Path | None = None
     try:
         folder = _claim(out, made)
         scratch = _scratch(folder)
-        made.append(scratch)
         if any(entry != scratch.name for entry in os.listdir(folder)):
             raise _not_empty(folder)
         yield Target(folder, scratch)
@@ -45,10 +45,10 @@ def new_folder(out: str | None) -> Iterator[Target]:
             (scratch / entry).rename(folder / entry)
         scratch.rmdir()
     except BaseException:
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
         for path in reversed(made):
-            if path.parent == folder:
-                shutil.rmtree(path, ignore_errors=True)
-            with suppress(OSError):
+            with suppress(OSError):  # somebody else's files are in it by now
                 path.rmdir()
         raise
 

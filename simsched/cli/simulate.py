@@ -1,121 +1,143 @@
 """`simsched simulate`: compare schedulers on a simulated cluster."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
-from simsched.cli.options import SECONDS, IntegerList, SpeedList
+from simsched.cli.options import Seconds, SpeedList, Text, Whole, WholeList
+from simsched.cli.output import is_terminal, json_file, new_folder, progress_bar, undone_when_killed
 from simsched.comparison import DEFAULT_SCHEDULERS, UNITS
 from simsched.comparison import simulate as run_simulation
-from simsched.errors import SimschedError
 from simsched.results import Comparison
 
 
-@click.command()
+@click.command(
+    epilog="""\b
+Examples:
+  simsched simulate
+  simsched simulate --nodes 6 --workers 16 --phases 4 --preemption-cost 30
+  simsched simulate --nodes 2,4,8,16 --scheduler hypertrick \\
+      --scheduler hyperband:eta=3
+  simsched simulate --traces my.csv --unit reports --phases 9 --phase-length 1
+  simsched simulate --workers 64 --resample --replications 20 --json out.json
+"""
+)
 @click.option(
     "--nodes",
-    type=IntegerList(),
+    type=WholeList(1, 100_000),
     default="6",
     show_default=True,
-    help="Nodes: trials that train at a time. A list compares cluster sizes.",
+    help="Nodes; each trains one trial at a time. A list compares cluster sizes.",
 )
 @click.option(
     "--workers",
-    type=IntegerList(),
-    help="Trials searched over; a list compares. [default: all recorded, at most 16]",
+    type=WholeList(1, 1_000_000),
+    help="Trials of the search. A list compares.  [default: all recorded, at most 16]",
 )
 @click.option(
     "--game",
-    metavar="NAME",
-    help="Shipped curves to replay, see `simsched traces list`. [default: MsPacman]",
+    type=Text("NAME"),
+    help="Recorded curves that come with simsched; `simsched traces list` has their "
+    "names.  [default: MsPacman]",
 )
 @click.option(
     "--traces",
     "trace_file",
-    metavar="FILE",
-    help="Curves of your own to replay: .parquet, .csv or .jsonl.",
+    type=Text("FILE"),
+    help="Learning curves of your own: .parquet, .csv or .jsonl.",
 )
 @click.option(
     "--scheduler",
     "schedulers",
     multiple=True,
-    metavar="NAME[:KEY=VALUE,…]",
-    help=f"Repeat to compare several. [default: {', '.join(DEFAULT_SCHEDULERS)}]",
+    type=Text("NAME[:KEY=VALUE,…]"),
+    help="Repeat to compare several; `simsched schedulers` has their names.  "
+    f"[default: {', '.join(DEFAULT_SCHEDULERS)}]",
 )
 @click.option(
     "--phases",
-    type=click.IntRange(min=1),
+    type=Whole(1, 1_000_000),
     default=4,
     show_default=True,
     help="A trial's full length, in phases.",
 )
 @click.option(
     "--phase-length",
-    type=click.IntRange(min=1),
-    help="Of a phase, in units. [default: the longest that fits the curves]",
+    type=Whole(1, 10**15),
+    help="A phase's length, in --unit.  [default: the longest that fits the curves]",
 )
 @click.option(
     "--unit",
     type=click.Choice(UNITS),
+    metavar="UNIT",
     default="steps",
     show_default=True,
-    help="What progress is counted in.",
+    help="What progress is counted in: episodes, steps (the agent's), seconds of training, or "
+    "reports (rows of the curves).",
 )
 @click.option(
     "--preemption-cost",
-    type=SECONDS,
-    metavar="SECONDS",
-    help="Short for --save-cost and --load-cost of half of it each.",
+    type=Seconds(),
+    help="What taking a node away costs: half of it to save, half to load.",
 )
-@click.option("--save-cost", type=SECONDS, metavar="SECONDS", help="To save a checkpoint.")
-@click.option("--load-cost", type=SECONDS, metavar="SECONDS", help="To load a checkpoint.")
+@click.option("--save-cost", type=Seconds(), help="Time to save a checkpoint.  [default: 0]")
+@click.option("--load-cost", type=Seconds(), help="Time to load a checkpoint.  [default: 0]")
 @click.option(
-    "--start-cost", type=SECONDS, metavar="SECONDS", default=0.0, help="To start a worker."
+    "--start-cost", type=Seconds(), default=0.0, help="Time to start a worker.  [default: 0]"
 )
 @click.option(
     "--node-speeds",
     type=SpeedList(),
     default="1",
-    help="Speed factor of each node, taken round and round.",
+    show_default=True,
+    help="Speed factors, given to the nodes in turn: with 1,0.5 every other node takes "
+    "twice as long.",
 )
 @click.option(
     "--replications",
-    type=click.IntRange(min=1),
+    type=Whole(1, 100_000),
     default=1,
     show_default=True,
-    help="The first takes the trials in the file's order, others draw trials and order.",
+    help="Simulate so often. The first takes the trials in the order of the file, "
+    "others draw trials and order.",
 )
 @click.option(
     "--resample",
     is_flag=True,
-    help="Draw with replacement: more workers than recorded trials can be simulated.",
+    help="Draw with replacement: there can be more workers than recorded trials.",
 )
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all draws."
+    "--seed",
+    type=Whole(0, 2**63 - 1),
+    default=0,
+    show_default=True,
+    help="Of all random draws: the same seed gives the same results, byte for byte.",
 )
 @click.option(
     "--jobs",
-    type=click.IntRange(min=1),
+    type=Whole(1, 1024),
     default=1,
     show_default=True,
-    help="Processes that simulate side by side; results do not depend on it.",
+    help="Processes that simulate side by side, at most one a core. The results do not depend "
+    "on it.",
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="New folder for report, results and journals. [default: runs/simulate-N]",
+    type=Text("DIR"),
+    help="New or empty folder for the report, the results and the journals.  "
+    "[default: runs/simulate-N]",
 )
 @click.option(
-    "--json", "json_file", metavar="FILE", help="Write the results as JSON; - prints them."
+    "--json",
+    "json_name",
+    type=Text("FILE"),
+    help="Write the results to this file too, as JSON; - prints them in place of the table.",
 )
 def simulate(
-    out: Path | None,
-    json_file: str | None,
+    out: str | None,
+    json_name: str | None,
     game: str | None,
     trace_file: str | None,
     schedulers: tuple[str, ...],
@@ -126,97 +148,48 @@ def simulate(
 ) -> None:
     """Rehearse a search on a simulated cluster and compare schedulers.
 
-    Replays recorded learning curves through the schedulers that would run the search, prints
-    a table, and writes a page with Gantt charts.
-
-    \b
-      simsched simulate
-      simsched simulate --nodes 6 --workers 16 --phases 4 --preemption-cost 30
-      simsched simulate --nodes 2,4,8,16 --scheduler hypertrick --scheduler hyperband:eta=3
-      simsched simulate --traces my.csv --unit reports --phases 9 --phase-length 1
-      simsched simulate --workers 64 --resample --replications 20 --json results.json
+    Replays recorded learning curves through the schedulers that would run the
+    search, prints a table, and writes a page with charts of the schedule.
     """
+    from simsched.results import results_json
+
     if game is not None and trace_file is not None:
         raise click.UsageError("--game and --traces exclude each other: name one set of curves")
     if preemption_cost is not None and (save_cost is not None or load_cost is not None):
         raise click.UsageError("--preemption-cost already sets --save-cost and --load-cost")
     half = (preemption_cost or 0.0) / 2
-    folder = _new_folder(out)
-    with _progress() as progress, _partial(folder) as partial:
-        comparison = run_simulation(
-            _curves(game, trace_file),
-            schedulers=schedulers or DEFAULT_SCHEDULERS,
-            start_s=options.pop("start_cost"),
-            save_s=half if save_cost is None else save_cost,
-            load_s=half if load_cost is None else load_cost,
-            journals=partial / "journals",
-            progress=progress,
-            **options,
-        )
-        _write(comparison, partial)
-    _show(comparison, folder, json_file)
+    curves = _curves(game, trace_file)
+    with undone_when_killed(), new_folder(out) as target, json_file(json_name) as write_json:
+        with progress_bar() as progress:
+            comparison = run_simulation(
+                curves,
+                schedulers=schedulers or DEFAULT_SCHEDULERS,
+                start_s=options.pop("start_cost"),
+                save_s=half if save_cost is None else save_cost,
+                load_s=half if load_cost is None else load_cost,
+                journals=target.scratch / "journals",
+                progress=progress,
+                **options,
+            )
+            _write(comparison, target.scratch)
+        write_json(results_json(comparison))
+    report = target.folder / "report.html"
+    if json_name == "-":
+        click.echo(results_json(comparison), nl=False)
+        click.echo(f"report: {report}", err=True)
+    else:
+        _print_table(comparison)
+        click.echo(f"\nreport: {report}")
 
 
 def _curves(game: str | None, trace_file: str | None) -> Any:
-    from simsched.traces import load, read
+    from simsched.traces import TraceError, load, read, shipped
 
-    return read(Path(trace_file)) if trace_file is not None else load(game or "MsPacman")
-
-
-def _new_folder(out: Path | None) -> Path:
-    """Return a folder that is not there yet, or is empty."""
-    if out is None:
-        number = 1
-        while (numbered := Path("runs") / f"simulate-{number}").exists():
-            number += 1
-        return numbered
-    if out.exists() and any(out.iterdir()):
-        raise SimschedError(
-            f"--out {out}: the folder is not empty; name a new one, nothing is overwritten"
-        )
-    return out
-
-
-@contextmanager
-def _partial(folder: Path) -> Iterator[Path]:
-    """Give a folder to fill that becomes `folder` only when all is written."""
-    import shutil
-    import tempfile
-
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        yield partial
-        partial.chmod(0o755)
-        partial.rename(folder)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
-    """Show a bar on a terminal."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    columns = (
-        TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TextColumn("runs"),
-        TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    if trace_file is None:
+        return load(game or "MsPacman")
+    if trace_file in shipped() and not Path(trace_file).exists():
+        raise TraceError(f"{trace_file}: there is no such file; did you mean --game {trace_file}?")
+    return read(Path(trace_file))
 
 
 def _write(comparison: Comparison, folder: Path) -> None:
@@ -228,41 +201,12 @@ def _write(comparison: Comparison, folder: Path) -> None:
     write_report(comparison, folder / "report.html")
 
 
-def _show(comparison: Comparison, folder: Path, json_file: str | None) -> None:
-    from simsched.results import results_json
-
-    if json_file == "-":
-        click.echo(results_json(comparison).decode(), nl=False)
-        click.echo(f"report: {folder / 'report.html'}", err=True)
-        return
-    if json_file is not None:
-        _replace(Path(json_file), results_json(comparison))
-    _print_table(comparison)
-    click.echo(f"\nreport: {folder / 'report.html'}")
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all."""
-    import os
-    import tempfile
-
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
 def _print_table(comparison: Comparison) -> None:
-    from rich.console import Console
-
     from simsched.analysis import tables
 
-    if sys.stdout.isatty():
+    if is_terminal(sys.stdout):
+        from rich.console import Console
+
         Console(highlight=False).print(tables.summary(comparison))
     else:
-        click.echo(tables.plain(comparison))
+        click.echo(tables.plain(comparison), nl=False)

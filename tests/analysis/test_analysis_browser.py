@@ -40,7 +40,7 @@ DRAWN = """
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Reports to open: one cluster, a sweep, and one too large for bars."""
     folder = tmp_path_factory.mktemp("reports")
-    one = comparison(KNOWN, replications=2, recorded_trials=16)
+    one = comparison(["hypertrick", "pbt"], replications=2, recorded_trials=16)
     write_report(one, folder / "one.html")
     write_report(comparison(KNOWN[:2], nodes=(2, 8)), folder / "sweep.html")
     large = comparison(KNOWN[:2], nodes=(128,), workers=(1000,), phases=27)
@@ -74,6 +74,15 @@ class Opened:
         self.page.wait_for_selector("html[data-ready=true]", timeout=120_000)
 
 
+    def until(self, expression: str) -> None:
+        """Wait for an expression to hold; the page's policy forbids the browser's own eval."""
+        for _ in range(300):
+            if self.page.evaluate(expression):
+                return
+            self.page.wait_for_timeout(100)
+        raise AssertionError(f"never came true: {expression}")
+
+
 def opened(browser: Browser, path: Path, width: int = 1280, scheme: str = "light") -> Opened:
     context = browser.new_context(
         viewport={"width": width, "height": 900},
@@ -88,7 +97,7 @@ def test_every_chart_is_drawn_offline_and_without_complaint(
 ) -> None:
     it = opened(browser, folder / name)
     drawn = it.page.evaluate(DRAWN)
-    assert len(drawn) == {"one.html": 14, "sweep.html": 9, "large.html": 6}[name]
+    assert len(drawn) == {"one.html": 6, "sweep.html": 9, "large.html": 6}[name]
     assert [each for each in drawn if not each[1] or each[2] < 2] == []
     assert it.complaints == []
     outside = [url for url in it.requests if not url.startswith(("file:", "data:", "blob:"))]
@@ -96,7 +105,7 @@ def test_every_chart_is_drawn_offline_and_without_complaint(
     assert sum(url.startswith("file:") for url in it.requests) == 1
 
 
-@pytest.mark.parametrize("width", [360, 768, 1280, 3840])
+@pytest.mark.parametrize("width", [360, 1280, 3840])
 def test_the_page_never_scrolls_sideways(browser: Browser, folder: Path, width: int) -> None:
     for name in ("one.html", "sweep.html"):
         it = opened(browser, folder / name, width)
@@ -112,16 +121,6 @@ def test_the_page_never_scrolls_sideways(browser: Browser, folder: Path, width: 
             box = "(() => { const b = document.querySelector('.scroll');"
             scrolls = it.page.evaluate(box + " return b.scrollWidth > b.clientWidth; })()")
             assert scrolls
-
-
-def test_type_and_charts_grow_with_a_large_screen(browser: Browser, folder: Path) -> None:
-    size = "parseFloat(getComputedStyle(document.documentElement).fontSize)"
-    tick = "parseFloat(getComputedStyle(document.querySelector('#gantt-0-0 .xtick text')).fontSize)"
-    small = opened(browser, folder / "one.html", 1280).page
-    large = opened(browser, folder / "one.html", 3840).page
-    growth = large.evaluate(size) / small.evaluate(size)
-    assert growth > 1.3
-    assert large.evaluate(tick) / small.evaluate(tick) == pytest.approx(growth, rel=0.05)
 
 
 def test_the_theme_follows_the_system_and_can_be_switched(browser: Browser, folder: Path) -> None:
@@ -156,25 +155,30 @@ def test_charts_of_another_cluster_can_be_chosen(browser: Browser, folder: Path)
     assert it.complaints == []
 
 
-def test_charts_on_one_time_axis_zoom_together(browser: Browser, folder: Path) -> None:
+def test_zooming_pointing_and_resizing(browser: Browser, folder: Path) -> None:
     it = opened(browser, folder / "one.html")
+    check_that_a_bar_says_what_it_is(it)
+    check_that_charts_on_one_time_axis_zoom_together(it)
+    check_that_type_and_charts_grow_with_the_screen(it)
+    assert it.complaints == []
+
+
+def check_that_charts_on_one_time_axis_zoom_together(it: Opened) -> None:
     ranges = (
-        "['gantt-0-0', 'gantt-0-3', 'utilization-0']"
+        "['gantt-0-0', 'gantt-0-1', 'utilization-0']"
         ".map((id) => document.getElementById(id).layout.xaxis.range.map(Math.round))"
     )
     whole = it.page.evaluate(ranges)
     assert whole[0] == whole[1] == whole[2]
     it.page.evaluate("Plotly.relayout('gantt-0-0', {'xaxis.range[0]': 5, 'xaxis.range[1]': 9})")
-    it.page.wait_for_function(f"JSON.stringify({ranges}) === '[[5,9],[5,9],[5,9]]'")
+    it.until(f"JSON.stringify({ranges}) === '[[5,9],[5,9],[5,9]]'")
     # A zoom outlives a change of theme.
     it.page.click("#theme")
     it.ready()
     assert it.page.evaluate(ranges) == [[5, 9]] * 3
-    assert it.complaints == []
 
 
-def test_a_bar_says_what_it_is_when_pointed_at(browser: Browser, folder: Path) -> None:
-    it = opened(browser, folder / "one.html")
+def check_that_a_bar_says_what_it_is(it: Opened) -> None:
     it.page.locator("#gantt-0-0").scroll_into_view_if_needed()
     box = it.page.locator("#gantt-0-0 .bars .point path").first.bounding_box()
     assert box is not None
@@ -185,6 +189,18 @@ def test_a_bar_says_what_it_is_when_pointed_at(browser: Browser, folder: Path) -
     assert "trial 0" in text
     assert "node 0" in text
     assert "phase 1 of 10" in text
+
+
+def check_that_type_and_charts_grow_with_the_screen(it: Opened) -> None:
+    size = "parseFloat(getComputedStyle(document.documentElement).fontSize)"
+    tick = "parseFloat(getComputedStyle(document.querySelector('#gantt-0-0 .xtick text')).fontSize)"
+    before = it.page.evaluate(size), it.page.evaluate(tick)
+    it.page.set_viewport_size({"width": 3840, "height": 2160})
+    it.until(f"{tick} > {before[1]} * 1.2")
+    it.ready()
+    growth = it.page.evaluate(size) / before[0]
+    assert growth > 1.3
+    assert it.page.evaluate(tick) / before[1] == pytest.approx(growth, rel=0.05)
 
 
 def test_names_do_not_run_as_code(browser: Browser, tmp_path: Path) -> None:

@@ -70,9 +70,9 @@ def small_plotly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_same_comparison_gives_the_same_bytes() -> None:
-    first = report_html(comparison(KNOWN, nodes=(2, 6), replications=2))
-    assert report_html(comparison(KNOWN, nodes=(2, 6), replications=2)) == first
-    assert report_html(comparison(KNOWN, nodes=(2, 6), replications=2, seed=1)) != first
+    first = report_html(comparison(KNOWN[2:4], nodes=(2, 6), replications=2))
+    assert report_html(comparison(KNOWN[2:4], nodes=(2, 6), replications=2)) == first
+    assert report_html(comparison(KNOWN[2:4], nodes=(2, 6), replications=2, seed=1)) != first
 
 
 def test_every_chart_has_a_box_and_says_what_it_shows() -> None:
