@@ -27,8 +27,8 @@ from simsched.analysis.wording import duration, number, percent, plural
 from simsched.results import RunResult, Settings
 from simsched.timeline import KINDS, US_PER_S, Kind
 
-LABELLED_BARS = 900
-"""With more bars than this, bars carry no trial numbers."""
+HATCHED_BARS = 900
+"""With more bars than this, bars carry no trial numbers and no hatching."""
 
 
 def gantt(
@@ -45,26 +45,28 @@ def gantt(
     rows = min(run.nodes, ROWS)
     row_px = max(4.0, min(26.0, 800 / rows))
     if isinstance(drawn, Sampled):
-        traces = _picture(drawn, unit)
+        hatched, traces = False, _picture(drawn, unit)
     else:
-        labelled = len(drawn.bars.node) <= LABELLED_BARS and row_px >= 13
-        traces = _bars(drawn.bars, Hover(run, settings), unit, labelled)
-    figure = go.Figure(traces)
+        hatched = len(drawn.bars.node) <= HATCHED_BARS and row_px >= 13
+        traces = _bars(drawn.bars, Hover(run, settings), unit, hatched)
+    figure = go.Figure(traces, layout={"meta": {"hatched": hatched}})
     best = _best(run, unit)
     if best is not None:
         figure.add_trace(best)
     figure.update_layout(_layout(run, rows, row_px, unit, end_s))
     facts = f"{duration(run.wall_time_s)}, utilization {percent(run.utilization)}"
+    if settings.replications > 1:
+        facts += f", replication {run.replication}"
     return titled(figure, named(run), f"{facts}. {drawn.note}".strip())
 
 
-def _bars(bars: Columns, hover: Hover, unit: TimeUnit, labelled: bool) -> list[go.Bar]:
+def _bars(bars: Columns, hover: Hover, unit: TimeUnit, hatched: bool) -> list[go.Bar]:
     """Return one trace per kind, and one grey one for its entry in the legend."""
     traces: list[go.Bar] = []
     for code, kind in enumerate(KINDS):
         chosen = kept(bars, bars.kind == code)
         if len(chosen.node) > 0:
-            traces += [_trace(kind, chosen, unit, hover, labelled), _legend(kind, not labelled)]
+            traces += [_trace(kind, chosen, unit, hover, hatched), _legend(kind, hatched)]
     return traces
 
 
@@ -93,7 +95,7 @@ def _picture(sampled: Sampled, unit: TimeUnit) -> list[go.Heatmap | go.Bar]:
             hoverinfo="skip",
             **place,
         ),
-        *(_legend(kind, dense=True) for kind in found if kind != "idle"),
+        *(_legend(kind, hatched=False) for kind in found if kind != "idle"),
     ]
 
 
@@ -111,13 +113,12 @@ def _veil(kind: Kind) -> str:
     return f"rgba({red},{green},{blue},{FILLS[kind].shade})"
 
 
-def _trace(kind: Kind, bars: Columns, unit: TimeUnit, hover: Hover, labelled: bool) -> go.Bar:
+def _trace(kind: Kind, bars: Columns, unit: TimeUnit, hover: Hover, hatched: bool) -> go.Bar:
     end_s = float(bars.end_us.max()) / US_PER_S
     # Names of colours, not numbers on a colour scale: patterned bars take no numbers.
-    dense = not labelled
-    color = [_color(kind, trial, dense) for trial in bars.trial.tolist()]
+    color = [_color(kind, trial, hatched) for trial in bars.trial.tolist()]
     marker: dict[str, Any] = {"color": color}
-    if not dense:
+    if hatched:
         marker |= {"line": {"color": SURFACE, "width": 0.7}, "pattern": _pattern(kind)}
     return go.Bar(
         name=kind,
@@ -131,16 +132,16 @@ def _trace(kind: Kind, bars: Columns, unit: TimeUnit, hover: Hover, labelled: bo
         marker=marker,
         customdata=hover.rows(kind, bars),
         hovertemplate=hover.template(kind),
-        **(_labels(bars) if labelled and kind == "train" else {}),
+        **(_labels(bars) if hatched and kind == "train" else {}),
     )
 
 
-def _color(kind: Kind, trial: int, dense: bool) -> str:
-    """Return a bar's colour: dense charts tell kinds apart by shades, others by patterns."""
+def _color(kind: Kind, trial: int, hatched: bool) -> str:
+    """Return a bar's colour: dense charts tell kinds apart by shades, others by hatching."""
     if kind == "down":
         return AXIS
     color = trial_color(trial)
-    return mixed(ON_TRIAL, color, FILLS[kind].shade) if dense else color
+    return color if hatched else mixed(ON_TRIAL, color, FILLS[kind].shade)
 
 
 def _pattern(kind: Kind) -> dict[str, Any]:
@@ -148,15 +149,15 @@ def _pattern(kind: Kind) -> dict[str, Any]:
     return {"shape": FILLS[kind].shape, "solidity": FILLS[kind].solidity, "size": 5}
 
 
-def _legend(kind: Kind, dense: bool) -> go.Bar:
-    color = mixed(ON_TRIAL, KEY, FILLS[kind].shade) if dense else KEY
+def _legend(kind: Kind, hatched: bool) -> go.Bar:
+    color = KEY if hatched else mixed(ON_TRIAL, KEY, FILLS[kind].shade)
     return go.Bar(
         name=kind,
         legendgroup=kind,
         orientation="h",
         x=[None],
         y=[0],
-        marker={"color": color, "pattern": {} if dense else _pattern(kind)},
+        marker={"color": color, "pattern": _pattern(kind) if hatched else {}},
         hoverinfo="skip",
     )
 

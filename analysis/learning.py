@@ -54,7 +54,8 @@ def curves(
             nticks=7,
         ),
     )
-    return titled(figure, named(run), _subtitle(run, every))
+    several = f" Replication {run.replication}." if settings.replications > 1 else ""
+    return titled(figure, named(run), _subtitle(run, every) + several)
 
 
 def score_span(runs: Sequence[RunResult]) -> list[float] | None:

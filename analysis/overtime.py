@@ -49,11 +49,12 @@ def utilization(
     figure.update_layout(
         xaxis=time_axis(end_s, unit, anchor=f"y{len(shown)}", domain=[0, 1]), hoverdistance=30
     )
+    several = any(len(line.runs) > 1 for line in shown)
     return titled(
         figure,
         "Node utilization over time",
         "Solid: share of the nodes that train. Faint: nodes taken by starts, saves, loads and "
-        "waiting.",
+        f"waiting.{' Replication 0.' if several else ''}",
     )
 
 
@@ -66,7 +67,7 @@ def _panel(figure: go.Figure, line: Line, index: int, unit: TimeUnit, height: in
             f"yaxis{number}": axis(
                 domain=[max(0.0, top - PANEL_PX / height), top],
                 range=[0, 1.02],
-                tickvals=[0, 0.5, 1],
+                tickvals=[0.5, 1],
                 tickformat=".0%",
                 fixedrange=True,
                 automargin=False,
@@ -140,7 +141,7 @@ def best_so_far(
     )
     says = "smaller is better" if mode == "min" else "larger is better"
     if any(len(line.runs) > 1 for line in shown):
-        says += "; thick: mean over the replications, thin: the first replication"
+        says += "; thick: mean over the replications, thin: replication 0"
     return titled(figure, "Best score over time", f"{metric}, {says}. A mark is the search's end.")
 
 
@@ -173,6 +174,7 @@ def _add_best(
                 "symbol": line.style.symbol,
                 "color": line.style.color,
                 "opacity": 1,
+                "line": {"width": 0},
             },
             cliponaxis=False,
             customdata=[duration(at_s) for at_s in time_s.tolist()],

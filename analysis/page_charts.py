@@ -1,6 +1,7 @@
 """The charts of a report's page: which there are, what they say, and their JSON."""
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
@@ -11,6 +12,7 @@ from simsched.analysis.plotting import lines
 from simsched.analysis.statistics import grouped
 from simsched.analysis.wording import count, plural
 from simsched.results import Comparison
+from simsched.timeline import KINDS, Kind
 
 PLACES = 12
 """Of more clusters than this, the page shows the charts of the first ones."""
@@ -63,6 +65,18 @@ def _clusters(comparison: Comparison) -> list[tuple[int, int]]:
     return list(dict.fromkeys((nodes, workers) for _, nodes, workers in grouped(comparison)))
 
 
+def kinds(found: Sequence[Place], *, hatched: bool) -> list[Kind]:
+    """Return the kinds of time that the hatched (or the shaded) Gantt charts show."""
+    names = {
+        trace.name
+        for place in found
+        for chart in place.gantts
+        if chart.figure.layout.meta["hatched"] is hatched
+        for trace in chart.figure.data
+    }
+    return [kind for kind in KINDS if kind in names]
+
+
 def places(comparison: Comparison) -> tuple[list[Place], str]:
     """Return the charts of each cluster, and a sentence on those left out (mostly empty)."""
     clusters = _clusters(comparison)
@@ -100,7 +114,7 @@ def _place(comparison: Comparison, index: int, nodes: int, workers: int, bars: i
         gantts=[
             _chart(
                 f"gantt-{index}-{place}",
-                gantt(run, settings, end_s=end_s, bars=bars),
+                gantt(run, settings, end_s=end_s, bars=bars).update_layout(showlegend=False),
                 f"Gantt chart, {name}",
                 linked=time,
             )

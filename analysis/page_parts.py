@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
-from typing import NamedTuple
 
 from simsched.analysis.describe import (
     Tag,
@@ -13,11 +12,11 @@ from simsched.analysis.describe import (
     speeds,
     tags,
 )
-from simsched.analysis.page_charts import Chart, Place
-from simsched.analysis.palette import LINE_COLORS, Style
-from simsched.analysis.statistics import Interval, Row
+from simsched.analysis.page_charts import Chart, Place, kinds
+from simsched.analysis.palette import FILLS, LINE_COLORS, Style
+from simsched.analysis.statistics import Row
 from simsched.analysis.tables import COLUMNS, by_scheduler, is_sweep
-from simsched.analysis.wording import count, listing, plural
+from simsched.analysis.wording import count, plural
 from simsched.results import Settings
 
 _METERS: dict[str, Callable[[Row], float]] = {
@@ -45,15 +44,6 @@ _WORDS = (
 )
 
 
-class _Card(NamedTuple):
-    """A figure at the top of the page: the best of all rows in one measure."""
-
-    title: str
-    column: str
-    measure: Callable[[Row], Interval | None]
-    largest: bool
-
-
 def chips(found: Iterable[Tag]) -> str:
     """Return the tags as links to their explanations."""
     items = [
@@ -66,51 +56,6 @@ def chips(found: Iterable[Tag]) -> str:
 
 def _slug(name: str) -> str:
     return name.replace(" ", "-")
-
-
-def cards(settings: Settings, rows: Sequence[Row]) -> str:
-    """Return the best of each measure, with who reached it, at the largest number of trials."""
-    most = max(row.workers for row in rows)
-    rows = [row for row in rows if row.workers == most]
-    wanted = [
-        _Card("Shortest wall time", "wall time", lambda row: row.wall_time_s, False),
-        _Card("Best score", "best score", lambda row: row.best_score, settings.mode == "max"),
-        _Card("Highest utilization", "util. %", lambda row: row.utilization, True),
-        _Card("Fewest node-hours", "node-hours", lambda row: row.node_hours, False)
-        if is_sweep(rows)
-        else _Card("Least training (α)", "α %", lambda row: row.completion_rate, False),  # noqa: RUF001
-    ]
-    return f'<div class="cards">{"".join(_card(card, rows) for card in wanted)}</div>'
-
-
-def _card(card: _Card, rows: Sequence[Row]) -> str:
-    known = [(row, value.mean) for row in rows if (value := card.measure(row)) is not None]
-    if not known:
-        return f'<div class="card"><h3>{escape(card.title)}</h3><p class="figure">none</p></div>'
-    best = (max if card.largest else min)(value for _, value in known)
-    holders = [row for row, value in known if value == best]
-    cell = next(column for column in COLUMNS if column.name == card.column).cell(holders[0])
-    unit = "&#8239;%" if card.column.endswith("%") else ""
-    spread = f'<span class="spread">±{escape(cell.spread)}</span>' if cell.spread else ""
-    return (
-        f'<div class="card"><h3>{escape(card.title)}</h3>'
-        f'<p class="figure">{escape(cell.mean)}{unit} {spread}</p>'
-        f'<p class="who">{_holders(holders, rows)}</p></div>'
-    )
-
-
-def _holders(holders: Sequence[Row], rows: Sequence[Row]) -> str:
-    """Say who reached a best value, without a list as long as the table."""
-    names = list(dict.fromkeys(row.scheduler for row in holders))
-    if len(holders) == len(rows) > 1:
-        return "all alike"
-    if len(names) > 3:
-        return f"{len(names)} schedulers alike"
-    text = escape(listing(names))
-    if is_sweep(rows) and len(holders) == 1:
-        text += f", {plural(holders[0].nodes, 'node')}, {plural(holders[0].workers, 'trial')}"
-    approximate = any(row.approximate for row in holders)
-    return text + (' <span class="chip approximate">approximate</span>' if approximate else "")
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -208,6 +153,23 @@ def legend(entries: Sequence[tuple[str, Style]]) -> str:
         for name, style in entries
     ]
     return f'<ul class="legend" aria-label="Lines">{"".join(items)}</ul>'
+
+
+def kinds_legend(found: Sequence[Place]) -> str:
+    """Return what hatching and shades mean in the Gantt charts."""
+    lists = []
+    for hatched, css in ((True, "hatch"), (False, "shade")):
+        items = [
+            f'<li><span class="kind {css}-{kind}"'
+            + ("" if hatched else f' style="--shade-of:{FILLS[kind].shade}"')
+            + f"></span>{kind}</li>"
+            for kind in kinds(found, hatched=hatched)
+        ]
+        if items:
+            star = '<li><span class="star">★</span>best score</li>'
+            lists.append(f'<ul class="legend" aria-label="Kinds">{"".join(items)}{star}</ul>')
+    both = '<p class="aside">Where there are too many bars for hatching, shades stand for it:</p>'
+    return both.join(lists)
 
 
 def section(identifier: str, heading: str, intro: str, content: str) -> str:

@@ -12,6 +12,7 @@ from plotly.offline import get_plotlyjs
 
 from simsched.analysis import page_parts as parts
 from simsched.analysis.describe import sentence, tags, title
+from simsched.analysis.page_cards import cards
 from simsched.analysis.page_charts import Chart, Place, payload, places, sweep_charts
 from simsched.analysis.palette import DARK, LINE_COLORS
 from simsched.analysis.statistics import AnalysisError, summarize
@@ -57,7 +58,7 @@ def report_html(comparison: Comparison) -> str:
         title=escape(title(settings)),
         sentence=escape(sentence(settings, rows)),
         chips=parts.chips(tags(settings, rows)),
-        cards=parts.cards(settings, rows),
+        cards=cards(settings, rows),
         table=parts.table(rows),
         navigation="".join(f'<a href="#{name}">{escape(head)}</a>' for name, head, _ in sections),
         sections="".join(html for _, _, html in sections),
@@ -95,7 +96,8 @@ def _sections(
         "One row per node, one colour per trial, the same in every chart. All charts share one "
         "time axis and zoom together. The dotted line is the search's end."
     )
-    gantts = parts.in_places(found, lambda place: place.gantts, "stack")
+    gantts = parts.kinds_legend(found)
+    gantts += parts.in_places(found, lambda place: place.gantts, "stack")
     sections.append(("schedule", "Schedule", parts.section("schedule", "Schedule", intro, gantts)))
     intro = "Every trial's scores, coloured by what became of it."
     curves = parts.in_places(found, lambda place: place.curves, "grid")

@@ -9,7 +9,7 @@ MISSING = "–"  # noqa: RUF001
 def duration(seconds: float) -> str:
     """Return a duration with two units at most: `12.3 s`, `41 m 10 s`, `1 h 03 m`, `4 d 06 h`.
 
-    Below ten milliseconds it goes on in `ms` and `µs`; from 100 hours on it counts days.
+    Below a tenth of a second it goes on in `ms` and `µs`; from 100 hours on it counts days.
     """
     if not math.isfinite(seconds):
         return MISSING
@@ -34,10 +34,10 @@ def _below_a_minute(seconds: float) -> str:
         return "0 s"
     if seconds >= 0.95:
         return f"{seconds:.1f} s"
-    if seconds >= 0.00995:
+    if seconds >= 0.0995:
         return f"{seconds:.2f} s"
     if seconds >= 0.0000995:
-        return f"{seconds * 1e3:.2f} ms"
+        return f"{seconds * 1e3:.{1 if seconds >= 0.00995 else 2}f} ms"
     return f"{seconds * 1e6:.0f} µs"
 
 

@@ -25,7 +25,7 @@ from simsched.searchers import Given
 from simsched.simulation import SimulatedCluster
 from simsched.space import SearchSpace, infer
 from simsched.timeline import US_PER_S
-from simsched.traces import TraceSet, load
+from simsched.traces import TraceSet, is_shipped, load
 
 DEFAULT_SCHEDULERS = ("successive-halving", "hyperband", "hypertrick", "pbt")
 UNITS: tuple[Unit, ...] = ("episodes", "steps", "seconds", "reports")
@@ -106,7 +106,9 @@ def simulate(
     worker_counts = (workers,) if isinstance(workers, int) else tuple(workers)
     settings = Settings(
         version=__version__,
-        traces=recorded.name,
+        traces=recorded.name
+        if recorded.path is None or is_shipped(recorded)
+        else recorded.path.name,
         traces_sha256=recorded.sha256,
         game=recorded.meta.game,
         metric=recorded.meta.metric,
@@ -329,17 +331,17 @@ def _run_side_by_side(simulator: _Simulator, todo: list[Job], jobs: int) -> Iter
             # The processes are born with SIGINT blocked: Ctrl-C is for this one alone.
             blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             try:
-                results = pool.map(_run_in_pool, todo)
+                futures = [pool.submit(_run_in_pool, job) for job in todo]
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-            yield from results
+            for future in futures:
+                yield future.result()
         except BrokenProcessPool:
             raise SimschedError(
                 f"a process that simulated was ended, perhaps for want of memory; jobs={jobs} "
                 "may be too many"
             ) from None
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
             for process in set(active_children()) - others:
                 process.terminate()
             raise

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from simsched.traces.format import End, Metadata, Trace, TraceError, TraceSet
     from simsched.traces.importers import import_file
-    from simsched.traces.store import load, read, shipped, write
+    from simsched.traces.store import is_shipped, load, read, shipped, write
     from simsched.traces.synth import synthesize
 
 _HOME = {
@@ -24,6 +24,7 @@ _HOME = {
     "TraceError": "format",
     "TraceSet": "format",
     "import_file": "importers",
+    "is_shipped": "store",
     "load": "store",
     "read": "store",
     "shipped": "store",
@@ -38,6 +39,7 @@ __all__ = [
     "TraceError",
     "TraceSet",
     "import_file",
+    "is_shipped",
     "load",
     "read",
     "shipped",

@@ -4,6 +4,7 @@ import os
 import sys
 from importlib import import_module
 from io import TextIOWrapper
+from typing import Any
 
 import click
 
@@ -57,6 +58,13 @@ class LazyGroup(click.Group):
             )
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command. Ctrl-C becomes Abort, so that all of it is told in `main`."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise click.Abort from None
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing any of them."""
         del ctx
@@ -98,7 +106,8 @@ def main() -> None:
     except click.ClickException as error:
         status = _complain(_with_place(error))
     except (click.Abort, KeyboardInterrupt):
-        print("interrupted", file=sys.stderr)
+        after_ctrl_c = "\n" if sys.stderr is not None and sys.stderr.isatty() else ""
+        print(f"{after_ctrl_c}interrupted", file=sys.stderr)
         status = 130
     except BrokenPipeError:
         # Whoever read our output has gone (`| head`); click exits like this, too.

@@ -120,7 +120,7 @@ class Text(click.ParamType[str, str]):
         """Return the text."""
         text = str(value)
         if not text.strip():
-            self.fail(f"{quoted(value)} is empty; it must be {self.name}", param, ctx)
+            self.fail(f"{quoted(value)} must not be empty", param, ctx)
         return text
 
 

@@ -121,6 +121,8 @@ def json_file(name: str | None) -> Iterator[Callable[[bytes], object]]:
     if path.exists() and not path.is_file():  # a device or a pipe must not be replaced
         yield path.write_bytes
         return
+    if not path.parent.is_dir():
+        raise SimschedError(f"--json {name}: there is no folder {path.parent}")
     path = path.resolve()
     scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
 

@@ -73,7 +73,6 @@ class Opened:
     def ready(self) -> None:
         self.page.wait_for_selector("html[data-ready=true]", timeout=120_000)
 
-
     def until(self, expression: str) -> None:
         """Wait for an expression to hold; the page's policy forbids the browser's own eval."""
         for _ in range(300):
