@@ -2,12 +2,9 @@
 
 import math
 import os
-import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
-from multiprocessing import active_children, get_context
+from itertools import product
 from pathlib import Path
 
 import msgspec
@@ -17,6 +14,7 @@ from simsched.cluster import Cluster
 from simsched.draws import keyed
 from simsched.errors import SimschedError
 from simsched.journal import Journal
+from simsched.processes import side_by_side
 from simsched.replay import Curve, Neighbours, Unit, curve_of
 from simsched.results import Comparison, RunResult, Settings
 from simsched.run_result import make_result
@@ -106,9 +104,7 @@ def simulate(
     worker_counts = (workers,) if isinstance(workers, int) else tuple(workers)
     settings = Settings(
         version=__version__,
-        traces=recorded.name
-        if recorded.path is None or is_shipped(recorded)
-        else recorded.path.name,
+        traces=name_of(recorded),
         traces_sha256=recorded.sha256,
         game=recorded.meta.game,
         metric=recorded.meta.metric,
@@ -136,27 +132,24 @@ def simulate(
     _check_lengths(recorded, unit, phases, phase_length)
     simulator = _Simulator(settings, recorded, journals)
     simulator.check()
-    todo = [
-        Job(scheduler, n, w, r)
-        for n in node_counts
-        for w in worker_counts
-        for scheduler in schedulers
-        for r in range(replications)
-    ]
+    axes = product(node_counts, worker_counts, schedulers, range(replications))
+    todo = [Job(scheduler, n, w, replication) for n, w, scheduler, replication in axes]
     jobs = min(jobs, len(todo), os.cpu_count() or 1)
-    results = map(simulator.run, todo) if jobs == 1 else _run_side_by_side(simulator, todo, jobs)
+    results: Iterator[RunResult] = map(simulator.run, todo)
+    if jobs > 1:
+        results = side_by_side(_prepare, (settings, recorded, journals), todo, jobs)
     runs: list[RunResult] = []
-    if progress is not None:
-        progress(0, len(todo))
+    report_progress = progress or (lambda _done, _total: None)
+    report_progress(0, len(todo))
     for result in results:
         runs.append(result)
-        if progress is not None:
-            progress(len(runs), len(todo))
+        report_progress(len(runs), len(todo))
     return Comparison(settings, tuple(runs))
 
 
-def _cluster(settings: Settings, nodes: int) -> Cluster:
-    return Cluster(nodes, settings.node_speeds, settings.start_s, settings.save_s, settings.load_s)
+def name_of(recorded: TraceSet) -> str:
+    """Return the name of shipped curves, and of a file its own."""
+    return recorded.name if recorded.path is None or is_shipped(recorded) else recorded.path.name
 
 
 def _check(settings: Settings, jobs: int) -> None:
@@ -196,16 +189,15 @@ def trial_length(recorded: TraceSet, index: int, unit: Unit) -> float:
 
 def default_phase_length(recorded: TraceSet, unit: Unit, phases: int) -> int:
     """Return the longest phase that fits every complete trial, rounded down to two digits."""
-    places = range(len(recorded.traces))
-    complete = [place for place in places if recorded.traces[place].end == "complete"]
-    lengths = {place: trial_length(recorded, place, unit) for place in complete or places}
-    place = (min if complete else max)(lengths, key=lengths.__getitem__)
-    longest = int(lengths[place] / phases)
+    complete = [i for i, trace in enumerate(recorded.traces) if trace.end == "complete"]
+    among = complete or range(len(recorded.traces))
+    length, i = (min if complete else max)((trial_length(recorded, i, unit), i) for i in among)
+    longest = int(length / phases)
     if longest < 1:
         raise SimschedError(
-            f"recorded trial {recorded.traces[place].trial} of {recorded.name} has "
-            f"{lengths[place]:,.10g} {unit}, fewer than the {phases:,} that {phases:,} phases of "
-            "1 need; ask for fewer phases"
+            f"recorded trial {recorded.traces[i].trial} of {name_of(recorded)} has "
+            f"{length:,.10g} {unit}, fewer than the {phases:,} that {phases:,} phases of 1 need; "
+            "ask for fewer phases"
         )
     digits: int = 10 ** max(0, len(str(longest)) - 2)
     return longest // digits * digits
@@ -218,8 +210,8 @@ def _check_lengths(recorded: TraceSet, unit: Unit, phases: int, phase_length: in
         length = trial_length(recorded, index, unit)
         if trace.end == "complete" and length < needed:
             raise SimschedError(
-                f"recorded trial {trace.trial} of {recorded.name} has {length:,.10g} {unit}, fewer "
-                f"than the {needed:,} that {phases:,} phases of {phase_length:,} need; "
+                f"recorded trial {trace.trial} of {name_of(recorded)} has {length:,.10g} {unit}, "
+                f"fewer than the {needed:,} that {phases:,} phases of {phase_length:,} need; "
                 "ask for fewer or shorter phases"
             )
 
@@ -244,7 +236,6 @@ class _Simulator:
 
     def __init__(self, settings: Settings, recorded: TraceSet, journals: Path | None) -> None:
         self.settings = settings
-        self.recorded = recorded
         self.journals = journals
         self.sign = -1.0 if settings.mode == "min" else 1.0
         self.curves = [curve_of(t, settings.unit, self.sign) for t in recorded.traces]
@@ -256,18 +247,18 @@ class _Simulator:
         for curve in self.curves:
             if set(curve.hparams) != set(self.space.parameters):
                 raise SimschedError(
-                    f"recorded trial {curve.trace} of {recorded.name} has hyperparameters "
+                    f"recorded trial {curve.trace} of {settings.traces} has hyperparameters "
                     f"{', '.join(curve.hparams)}; its search space has "
                     f"{', '.join(self.space.parameters)}"
                 )
 
+        costs = settings.start_s, settings.save_s, settings.load_s
+        self.clusters = {n: Cluster(n, settings.node_speeds, *costs) for n in settings.nodes}
+
     def check(self) -> None:
-        """Refuse clusters and schedulers that cannot be, before anything is simulated."""
-        for nodes in self.settings.nodes:
-            _cluster(self.settings, nodes)
-        for workers in self.settings.workers:
-            for text in self.settings.schedulers:
-                self._scheduler(Job(text, 1, workers, 0), self.curves[:1] * workers)
+        """Refuse schedulers that cannot be, before anything is simulated."""
+        for workers, text in product(self.settings.workers, self.settings.schedulers):
+            self._scheduler(Job(text, 1, workers, 0), self.curves[:1] * workers)
 
     def _scheduler(self, job: Job, curves: Sequence[Curve]) -> tuple[Plan, Scheduler]:
         settings, seed = self.settings, self.settings.seed
@@ -282,11 +273,9 @@ class _Simulator:
 
     def run(self, job: Job) -> RunResult:
         """Simulate one job."""
-        order = draw_order(self.settings, job.workers, job.replication)
-        curves = [self.curves[place] for place in order]
+        curves = [self.curves[i] for i in draw_order(self.settings, job.workers, job.replication)]
         plan, scheduler = self._scheduler(job, curves)
         neighbours = Neighbours(self.curves, self.space, plan.phase_length)
-        cluster = _cluster(self.settings, job.nodes)
         with ExitStack() as files:
             journal = None
             if self.journals is not None:
@@ -294,7 +283,9 @@ class _Simulator:
                 path = self.journals / f"{job.file_name}.jsonl"
                 file = files.enter_context(path.open("wb"))
                 journal = Journal(file, msgspec.to_builtins(job), plan.maximum)
-            world = SimulatedCluster(scheduler, curves, neighbours, cluster, plan.maximum, journal)
+            world = SimulatedCluster(
+                scheduler, curves, neighbours, self.clusters[job.nodes], plan.maximum, journal
+            )
             timeline = world.run()
         if timeline.end_us >= LONGEST_US:
             raise SimschedError(
@@ -307,41 +298,6 @@ class _Simulator:
         )  # fmt: skip
 
 
-_simulator: _Simulator | None = None
-"""Of a pool's process: the curves are sent and prepared once for all its jobs."""
-
-
-def _set_up(settings: Settings, recorded: TraceSet, journals: Path | None) -> None:
-    global _simulator
-    _simulator = _Simulator(settings, recorded, journals)
-
-
-def _run_in_pool(job: Job) -> RunResult:
-    if _simulator is None:
-        raise RuntimeError("the pool's process was not set up")
-    return _simulator.run(job)
-
-
-def _run_side_by_side(simulator: _Simulator, todo: list[Job], jobs: int) -> Iterator[RunResult]:
-    """Yield the results in the order of `todo`; when that is broken off, end the processes."""
-    others = set(active_children())
-    arguments = (simulator.settings, simulator.recorded, simulator.journals)
-    with ProcessPoolExecutor(jobs, get_context("spawn"), _set_up, arguments) as pool:
-        try:
-            # The processes are born with SIGINT blocked: Ctrl-C is for this one alone.
-            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            try:
-                futures = [pool.submit(_run_in_pool, job) for job in todo]
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-            for future in futures:
-                yield future.result()
-        except BrokenProcessPool:
-            raise SimschedError(
-                f"a process that simulated was ended, perhaps for want of memory; jobs={jobs} "
-                "may be too many"
-            ) from None
-        except BaseException:
-            for process in set(active_children()) - others:
-                process.terminate()
-            raise
+def _prepare(setup: tuple[Settings, TraceSet, Path | None]) -> Callable[[Job], RunResult]:
+    """Be ready for jobs, in a process of its own."""
+    return _Simulator(*setup).run

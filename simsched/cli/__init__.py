@@ -97,7 +97,7 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show an alpha
     try:
-        status = cli.main(standalone_mode=False)
+        status = cli.main(prog_name="simsched", standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:

@@ -9,16 +9,21 @@ import msgspec
 from simsched.schedulers import REGISTRY, Parameter, SchedulerClass, lookup
 
 
-@click.command()
+@click.command(
+    epilog="""\b
+Examples:
+  simsched schedulers
+  simsched schedulers hypertrick
+  simsched simulate --scheduler hypertrick:eviction_rate=0.5 --scheduler asha
+"""
+)
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def schedulers(name: str | None, as_json: bool) -> None:
     """List the schedulers, or explain one with its formulas.
 
-    \b
-      simsched schedulers
-      simsched schedulers hypertrick
-      simsched simulate --scheduler hypertrick:eviction_rate=0.5 --scheduler asha:eta=3
+    NAME is one of the list's; in `simsched simulate --scheduler` its parameters
+    follow a colon.
     """
     chosen = [lookup(name)] if name else list(REGISTRY.values())
     if as_json:
