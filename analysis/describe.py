@@ -92,7 +92,7 @@ def _approximate(rows: Sequence[Row]) -> str:
         return text
     exploits = _mean(figures, "exploits")
     times = count(round(exploits)) if exploits >= 100 else f"{exploits:.3g}"
-    shown = [f"{times} exploits in a run"]
+    shown = [f"{times} {'exploit' if exploits == 1 else 'exploits'} in a run"]
     if all("own_curve_share" in each for each in figures):
         own = percent(_mean(figures, "own_curve_share"))
         shown.append(f"{own} of them along the donor's own curve")

@@ -35,10 +35,14 @@ _WORDS = (
         "α, completion rate",  # noqa: RUF001
         "Training done, of what all trials would take at full length.",
     ),
+    (
+        "best score",
+        "The best at any milestone. A score is the mean since the milestone before.",
+    ),
     ("time to best", "When the best score of the search was reported."),
     (
         "preemptions",
-        "How often a node was taken from an unfinished trial, which came back later.",
+        "How often a node was taken from an unfinished trial, to come back later or be dropped.",
     ),
     ("node-hours", "Nodes × wall time: what the cluster costs."),  # noqa: RUF001
 )

@@ -1,6 +1,5 @@
 """`simulate`: schedulers side by side, on the same recorded trials and the same cluster."""
 
-import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -15,15 +14,15 @@ from simsched.draws import keyed
 from simsched.errors import SimschedError
 from simsched.journal import Journal
 from simsched.processes import side_by_side
+from simsched.recorded import check_lengths, default_phase_length, draw_order, name_of, space_of
 from simsched.replay import Curve, Neighbours, Unit, curve_of
 from simsched.results import Comparison, RunResult, Settings
 from simsched.run_result import make_result
 from simsched.schedulers import Plan, Scheduler, build, parse
 from simsched.searchers import Given
 from simsched.simulation import SimulatedCluster
-from simsched.space import SearchSpace, infer
 from simsched.timeline import US_PER_S
-from simsched.traces import TraceSet, is_shipped, load
+from simsched.traces import TraceSet, load
 
 DEFAULT_SCHEDULERS = ("successive-halving", "hyperband", "hypertrick", "pbt")
 UNITS: tuple[Unit, ...] = ("episodes", "steps", "seconds", "reports")
@@ -51,7 +50,7 @@ def simulate(
     *,
     nodes: int | Sequence[int] = 6,
     workers: int | Sequence[int] | None = None,
-    schedulers: Sequence[str] = DEFAULT_SCHEDULERS,
+    schedulers: Sequence[str] | None = None,
     phases: int = 4,
     phase_length: int | None = None,
     unit: Unit = "steps",
@@ -72,7 +71,8 @@ def simulate(
         traces: name of shipped curves, a trace file, or a `TraceSet`.
         nodes: how many trials train at a time; several numbers are compared.
         workers: how many trials are searched over; all recorded ones, at most 16, by default.
-        schedulers: "name" or "name:key=value,…", see `simsched.schedulers`.
+        schedulers: "name" or "name:key=value,…", see `simsched.schedulers`; by default
+            `DEFAULT_SCHEDULERS`, without PBT if the curves have no hyperparameters.
         phases: of how many phases a trial's full length is.
         phase_length: of a phase, in `unit`; by default the longest that fits every complete
             recorded trial, rounded down to two digits.
@@ -100,8 +100,10 @@ def simulate(
     limit = len(recorded.traces)
     node_counts = (nodes,) if isinstance(nodes, int) else tuple(nodes)
     if workers is None:
-        workers = limit if resample else min(16, limit)
+        workers = min(16, limit)
     worker_counts = (workers,) if isinstance(workers, int) else tuple(workers)
+    if schedulers is None:
+        schedulers = default_schedulers(recorded)
     settings = Settings(
         version=__version__,
         traces=name_of(recorded),
@@ -129,7 +131,7 @@ def simulate(
     if phase_length is None:
         phase_length = default_phase_length(recorded, unit, phases)
         settings = msgspec.structs.replace(settings, phase_length=phase_length)
-    _check_lengths(recorded, unit, phases, phase_length)
+    check_lengths(recorded, unit, phases, phase_length)
     simulator = _Simulator(settings, recorded, journals)
     simulator.check()
     axes = product(node_counts, worker_counts, schedulers, range(replications))
@@ -147,9 +149,10 @@ def simulate(
     return Comparison(settings, tuple(runs))
 
 
-def name_of(recorded: TraceSet) -> str:
-    """Return the name of shipped curves, and of a file its own."""
-    return recorded.name if recorded.path is None or is_shipped(recorded) else recorded.path.name
+def default_schedulers(recorded: TraceSet) -> tuple[str, ...]:
+    """Return what is compared by default: PBT only where there are hyperparameters to change."""
+    has_hparams = any(trace.hparams for trace in recorded.traces)
+    return tuple(name for name in DEFAULT_SCHEDULERS if has_hparams or name != "pbt")
 
 
 def _check(settings: Settings, jobs: int) -> None:
@@ -179,58 +182,6 @@ def _check(settings: Settings, jobs: int) -> None:
         )
 
 
-def trial_length(recorded: TraceSet, index: int, unit: Unit) -> float:
-    """Return how long a recorded trial is, in `unit`."""
-    trace = recorded.traces[index]
-    if unit == "reports":
-        return float(sum(not math.isnan(score) for score in trace.score))
-    return float(getattr(trace, unit)[-1])
-
-
-def default_phase_length(recorded: TraceSet, unit: Unit, phases: int) -> int:
-    """Return the longest phase that fits every complete trial, rounded down to two digits."""
-    complete = [i for i, trace in enumerate(recorded.traces) if trace.end == "complete"]
-    among = complete or range(len(recorded.traces))
-    length, i = (min if complete else max)((trial_length(recorded, i, unit), i) for i in among)
-    longest = int(length / phases)
-    if longest < 1:
-        raise SimschedError(
-            f"recorded trial {recorded.traces[i].trial} of {name_of(recorded)} has "
-            f"{length:,.10g} {unit}, fewer than the {phases:,} that {phases:,} phases of 1 need; "
-            "ask for fewer phases"
-        )
-    digits: int = 10 ** max(0, len(str(longest)) - 2)
-    return longest // digits * digits
-
-
-def _check_lengths(recorded: TraceSet, unit: Unit, phases: int, phase_length: int) -> None:
-    """Refuse milestones that lie past the end of a complete trial."""
-    needed = phases * phase_length
-    for index, trace in enumerate(recorded.traces):
-        length = trial_length(recorded, index, unit)
-        if trace.end == "complete" and length < needed:
-            raise SimschedError(
-                f"recorded trial {trace.trial} of {name_of(recorded)} has {length:,.10g} {unit}, "
-                f"fewer than the {needed:,} that {phases:,} phases of {phase_length:,} need; "
-                "ask for fewer or shorter phases"
-            )
-
-
-def draw_order(settings: Settings, workers: int, replication: int) -> list[int]:
-    """Return which recorded trial each trial replays, as places in the file.
-
-    Replication 0 takes them in the order of the file, and what goes beyond them is drawn.
-    """
-    limit, seed = settings.recorded_trials, settings.seed
-    if replication == 0:
-        extra = keyed(seed, "resample", 0).integers(limit, size=max(0, workers - limit))
-        return [*range(min(workers, limit)), *(int(i) for i in extra)]
-    rng = keyed(seed, "resample" if settings.resample else "order", replication)
-    if settings.resample:
-        return [int(i) for i in rng.integers(limit, size=workers)]
-    return [int(i) for i in rng.permutation(limit)[:workers]]
-
-
 class _Simulator:
     """Runs jobs over one prepared set of curves."""
 
@@ -239,18 +190,7 @@ class _Simulator:
         self.journals = journals
         self.sign = -1.0 if settings.mode == "min" else 1.0
         self.curves = [curve_of(t, settings.unit, self.sign) for t in recorded.traces]
-        self.space = (
-            SearchSpace.from_json(recorded.meta.space)
-            if recorded.meta.space is not None
-            else infer([curve.hparams for curve in self.curves])
-        )
-        for curve in self.curves:
-            if set(curve.hparams) != set(self.space.parameters):
-                raise SimschedError(
-                    f"recorded trial {curve.trace} of {settings.traces} has hyperparameters "
-                    f"{', '.join(curve.hparams)}; its search space has "
-                    f"{', '.join(self.space.parameters)}"
-                )
+        self.space = space_of(recorded)
 
         costs = settings.start_s, settings.save_s, settings.load_s
         self.clusters = {n: Cluster(n, settings.node_speeds, *costs) for n in settings.nodes}
@@ -258,7 +198,12 @@ class _Simulator:
     def check(self) -> None:
         """Refuse schedulers that cannot be, before anything is simulated."""
         for workers, text in product(self.settings.workers, self.settings.schedulers):
-            self._scheduler(Job(text, 1, workers, 0), self.curves[:1] * workers)
+            _, made = self._scheduler(Job(text, 1, workers, 0), self.curves[:1] * workers)
+            if made.checkpoints == "milestone" and not self.space.parameters:
+                raise SimschedError(
+                    f"{text} changes hyperparameters, but {self.settings.traces} has none "
+                    "(columns hp.<name>); leave it out"
+                )
 
     def _scheduler(self, job: Job, curves: Sequence[Curve]) -> tuple[Plan, Scheduler]:
         settings, seed = self.settings, self.settings.seed

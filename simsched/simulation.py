@@ -139,12 +139,12 @@ class SimulatedCluster:
         if isinstance(command, Start):
             start_us = self.start_us
             load_us = self.load_us if command.source is not None else 0
-            node.cursor = self._take_up(command.trial, command.hparams, command.source)
+            node.cursor = self._take_up(command)
         elif isinstance(command, Adopt):
             load_us = self.load_us
             if node.cursor is None:
                 raise ProtocolError(f"node {node.number} has no trial that could adopt")
-            node.cursor = self._take_up(node.cursor.trial, command.hparams, command.source)
+            node.cursor = self._exploit(node.cursor.trial, command.hparams, command.source)
         cursor = node.cursor
         if cursor is None:
             raise ProtocolError(f"node {node.number} has no trial to train")
@@ -162,15 +162,23 @@ class SimulatedCluster:
         cursor.until = command.until
         self._feed(event)
 
-    def _take_up(self, trial: TrialId, hparams: Hparams, source: Checkpoint | None) -> Cursor:
+    def _take_up(self, command: Start) -> Cursor:
         """Return the cursor of a trial that starts, resumes, or goes on from a donor."""
+        trial, source = command.trial, command.source
         if source is None:
             self.cursors[trial] = Cursor(self.curves[trial], trial)
-        elif source.trial != trial:
-            score, curve = self.saved[source]
-            step = self.cursors[trial].until
-            self.cursors[trial] = self.neighbours.enter(trial, hparams, step, score, curve)
+        elif source != Checkpoint(trial, self.cursors[trial].until):
+            # A donor's weights, which may be an older state of the trial's own: a donor can
+            # have copied the trial before the trial copies it back.
+            return self._exploit(trial, command.hparams, source)
         return self.cursors[trial]
+
+    def _exploit(self, trial: TrialId, hparams: Hparams, source: Checkpoint) -> Cursor:
+        score, curve = self.saved[source]
+        step = self.cursors[trial].until
+        cursor = self.neighbours.enter(trial, hparams, step, score, curve)
+        self.cursors[trial] = cursor
+        return cursor
 
     def _remember(self, node: _Node, checkpoint: Checkpoint) -> None:
         cursor = node.cursor

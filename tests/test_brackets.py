@@ -61,7 +61,7 @@ def test_fewer_trials_than_brackets_drops_the_most_exploratory() -> None:
     made = HyperBand(Plan(3, 81, 1), SEARCHER, eta=3)
     assert [bracket.ends for bracket in made.brackets] == [(9, 27, 81), (27, 81), (81,)]
     assert [bracket.sizes[0] for bracket in made.brackets] == [1, 1, 1]
-    assert made.notes == ("hyperband: 3 trials; the 2 most exploratory of 5 brackets are dropped",)
+    assert made.notes == ("3 of 5 brackets, the least exploratory, as there are 3 trials",)
 
 
 def test_lengths_that_are_not_whole_are_rounded() -> None:

@@ -35,6 +35,9 @@ def split(block: str) -> list[tuple[str, str]]:
             command = line[2:]
             while command.endswith("\\\n"):
                 command += next(lines)
+            if heredoc := re.search(r"<<'(\w+)'", command):
+                while not command.endswith(f"\n{heredoc[1]}\n"):
+                    command += next(lines)
             found.append((command.rstrip("\n"), ""))
         else:
             assert found, f"output without a command: {line!r}"
@@ -53,7 +56,9 @@ def matches(said: str, printed: str) -> bool:
 
 def run(command: str, folder: Path) -> str:
     """Run a command in `folder` with the installed simsched first on the path."""
-    command = command.replace("./dev ", f"{ROOT}/dev ")
+    # In an environment that ./dev did not set up it would install over what is under test.
+    set_up = (ROOT / ".venv" / ".all").exists()
+    command = command.replace("./dev ", f"{ROOT}/dev " if set_up else "simsched ")
     bin_folder = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}", "COLUMNS": "80"}
     done = subprocess.run(

@@ -163,7 +163,7 @@ def simulate(
         with progress_bar() as progress:
             comparison = run_simulation(
                 curves,
-                schedulers=schedulers or DEFAULT_SCHEDULERS,
+                schedulers=schedulers or None,
                 start_s=options.pop("start_cost"),
                 save_s=half if save_cost is None else save_cost,
                 load_s=half if load_cost is None else load_cost,

@@ -87,8 +87,8 @@ class HyperBand(Brackets):
         trials = available(searcher, plan.trials)
         notes: tuple[str, ...] = ()
         if trials < count:
-            left_out = f"the {count - trials} most exploratory of {count} brackets are dropped"
-            notes = (f"hyperband: {trials} trials; {left_out}",)
+            kept = f"{trials} of {count} brackets, the least exploratory"
+            notes = (f"{kept}, as there are {trials} trials",)
             count = trials
         made: list[Bracket] = []
         first = 0
