@@ -112,7 +112,7 @@ def test_truncated_parquet(simsched: Run, kept: float, said: str) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_damaged_parquet(simsched: Run, seed: int) -> None:
-    """A few bytes overwritten: refused, or all the same read as a table that obeys the rules."""
+    """Forty bytes overwritten: the pages' checksums tell."""
     ladder("whole.parquet", trials=6)
     path = Path("damaged.parquet")
     data = np.frombuffer(Path("whole.parquet").read_bytes(), np.uint8).copy()
