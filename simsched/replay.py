@@ -19,7 +19,7 @@ from simsched.traces import Trace
 Unit: TypeAlias = Literal["episodes", "steps", "seconds", "reports"]
 
 
-class Curve(msgspec.Struct, frozen=True):
+class Curve(msgspec.Struct, frozen=True, gc=False):
     """One recorded trial in one unit. `scores` may be one row shorter than the counters."""
 
     trace: int
@@ -46,9 +46,10 @@ def curve_of(trace: Trace, unit: Unit, sign: float) -> Curve:
         trace.trial,
         trace.hparams,
         trace.end,
-        np.rint(trace.seconds * 1e6).astype(np.int64).tolist(),
-        counts.tolist(),
-        (trace.score[:scored] * sign).tolist(),
+        # Tuples: the garbage collector does not walk those of numbers again and again.
+        tuple(np.rint(trace.seconds * 1e6).astype(np.int64).tolist()),
+        tuple(counts.tolist()),
+        tuple((trace.score[:scored] * sign).tolist()),
     )
 
 

@@ -66,12 +66,12 @@ def test_curve_of_a_trace_in_every_unit() -> None:
         episodes=np.array([1, 2, 2]),
         score=np.array([5.0, -1.0, math.nan]),
     )
-    assert curve_of(trace, "steps", 1.0).counts == [10, 20, 30]
-    assert curve_of(trace, "episodes", 1.0).counts == [1, 2, 2]
-    assert curve_of(trace, "seconds", 1.0).counts == [0.5, 1.25, 1.5]
-    assert curve_of(trace, "reports", 1.0).counts == [1, 2, 2]
-    assert curve_of(trace, "steps", -1.0).scores == [-5.0, 1.0]
-    assert curve_of(trace, "steps", 1.0).us == [500_000, 1_250_000, 1_500_000]
+    assert curve_of(trace, "steps", 1.0).counts == (10, 20, 30)
+    assert curve_of(trace, "episodes", 1.0).counts == (1, 2, 2)
+    assert curve_of(trace, "seconds", 1.0).counts == (0.5, 1.25, 1.5)
+    assert curve_of(trace, "reports", 1.0).counts == (1, 2, 2)
+    assert curve_of(trace, "steps", -1.0).scores == (-5.0, 1.0)
+    assert curve_of(trace, "steps", 1.0).us == (500_000, 1_250_000, 1_500_000)
 
 
 def made(trace: int, lr: float, scores: list[float], end: str = "complete") -> Curve:

@@ -34,9 +34,7 @@ BAD_VALUES = [
     (["--phases", "x"], invalid("--phases", "'x' must be a whole number from 1 to 1,000,000")),
     (
         ["--phase-length", "-5"],
-        invalid(
-            "--phase-length", "'-5' must be a whole number from 1 to 1,000,000,000,000,000"
-        ),
+        invalid("--phase-length", "'-5' must be a whole number from 1 to 1,000,000,000,000,000"),
     ),
     (
         ["--replications", "0"],
@@ -98,7 +96,10 @@ def test_a_very_long_value_is_not_quoted_whole(simsched: Run) -> None:
     ("scheduler", "said"),
     [
         ("hyperbnd", f"unknown scheduler 'hyperbnd' (did you mean 'hyperband'?); {SCHEDULERS}"),
-        ("HyperTrick", f"unknown scheduler 'HyperTrick' (did you mean 'hypertrick'?); {SCHEDULERS}"),
+        (
+            "HyperTrick",
+            f"unknown scheduler 'HyperTrick' (did you mean 'hypertrick'?); {SCHEDULERS}",
+        ),
         ("zzz", f"unknown scheduler 'zzz'; {SCHEDULERS}"),
         (
             "hypertrick:eviction=0.2",
@@ -185,7 +186,10 @@ def test_more_workers_than_recorded_trials(simsched: Run, here: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--game", "CartPole"], "no recorded curves are named 'CartPole'; did you mean CartPole-v1?"),
+        (
+            ["--game", "CartPole"],
+            "no recorded curves are named 'CartPole'; did you mean CartPole-v1?",
+        ),
         (["--game", "zzzzzz"], "no recorded curves are named 'zzzzzz'; shipped: CartPole-v1"),
         (["--traces", "no.csv"], "no.csv: there is no such file"),
         (["--traces", "no.txt"], "no.txt: the suffix '.txt' is not known; it must be .parquet"),

