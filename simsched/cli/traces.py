@@ -189,7 +189,13 @@ Examples:
 """
 )
 @click.option("--to", type=FILE, required=True, help="File to write: .parquet, .csv or .jsonl.")
-@click.option("--trials", type=click.IntRange(min=1), default=100, show_default=True)
+@click.option(
+    "--trials",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Curves to make up.",
+)
 @click.option(
     "--rows",
     type=click.IntRange(min=1),
@@ -211,7 +217,13 @@ Examples:
     show_default=True,
     help="A row per finished episode, or per report at equal distances of steps.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of all random draws.",
+)
 @click.option("--no-divergence", is_flag=True, help="Every trial reaches its full length.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that exists.")
 def synth(

@@ -70,12 +70,12 @@ def test_every_option_has_a_help_text(words: tuple[str, ...]) -> None:
 
 
 def test_every_default_is_shown(simsched: Run) -> None:
-    """Each option that takes a value says what holds without it, or need not be given."""
+    """Each option says what holds without it, or is one that need not be given."""
     out = " ".join(simsched("simulate", "--help").good.out.split())
     options = dict(re.findall(r"(--[a-z-]+) [A-Z][^ ]* (.*?)(?= --[a-z]+[a-z-]* [A-Z]| -h,)", out))
     without = {name for name, text in options.items() if "[default: " not in text}
-    assert len(options) == 17
-    assert without == {"--traces", "--preemption-cost", "--json"}
+    assert len(options) == 19
+    assert without == {"--traces", "--preemption-cost", "--json", "--resample"}
 
 
 def test_the_examples_of_simulate_work(simsched: Run) -> None:
