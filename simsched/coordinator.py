@@ -80,7 +80,7 @@ class Coordinator:
         self._attempts = 0
         self._saves_each_milestone = scheduler.checkpoints == "milestone"
         self._durable: set[Checkpoint] = set()
-        self._saving_on: dict[TrialId, int] = {}
+        self._node_of: dict[TrialId, int] = {}
         self._waiting_for: dict[Checkpoint, list[int]] = defaultdict(list)
         self._nodes: set[int] = set()
 
@@ -147,7 +147,6 @@ class Coordinator:
     def _save(self, node: int, slot: Slot, commands: list[Command], *, release: bool) -> None:
         slot.saving = Checkpoint(slot.trial, slot.until)
         slot.release = release
-        self._saving_on[slot.trial] = node
         commands.append(Save(node, slot.attempt, slot.saving))
 
     def _saved(self, node: int, slot: Slot, commands: list[Command]) -> None:
@@ -155,7 +154,6 @@ class Coordinator:
             raise ProtocolError(f"node {node} saved what nobody asked for")
         checkpoint, slot.saving = slot.saving, None
         self._durable.add(checkpoint)
-        del self._saving_on[slot.trial]
         if not slot.release:
             commands.append(Train(node, slot.attempt, slot.until))
         elif slot.bound is None:
@@ -175,7 +173,7 @@ class Coordinator:
 
     def _free(self, node: int, slot: Slot, commands: list[Command]) -> None:
         commands.append(End(node, slot.attempt))
-        del self.slots[node]
+        del self.slots[node], self._node_of[slot.trial]
         heapq.heappush(self._idle, node)
 
     def _fill(self, commands: list[Command]) -> None:
@@ -183,15 +181,18 @@ class Coordinator:
             run = self.scheduler.ask()
             if run is None:
                 return
-            saving_on = self._saving_on.get(run.trial)
-            if saving_on is not None:
-                self.slots[saving_on].bound = run
-            else:
+            on = self._node_of.get(run.trial)
+            if on is None:
                 self._assign(heapq.heappop(self._idle), run, commands)
+            elif self.slots[on].release and self.slots[on].bound is None:
+                self.slots[on].bound = run
+            else:
+                raise ProtocolError(f"trial {run.trial} is to run, but is on node {on} already")
 
     def _assign(self, node: int, run: Run, commands: list[Command]) -> None:
         self._attempts += 1
         slot = self.slots[node] = Slot(self._attempts, run.trial, run.until)
+        self._node_of[run.trial] = node
         self._begin(node, slot, run, commands)
 
     def _begin(self, node: int, slot: Slot, work: Run | Exploit, commands: list[Command]) -> None:

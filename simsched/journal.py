@@ -66,6 +66,7 @@ def read_journal(path: Path) -> Iterator[Header | Record]:
     Raises:
         SimschedError: a line that is not a record, or records out of order.
     """
+    line = 0
     decoder = msgspec.json.Decoder(Header | Record)
     with path.open("rb") as file:
         for line, text in enumerate(file, 1):
@@ -74,11 +75,18 @@ def read_journal(path: Path) -> Iterator[Header | Record]:
             except msgspec.DecodeError as error:
                 raise SimschedError(f"{path}: line {line}: not a journal record: {error}") from None
             expected = line - 2
+            if isinstance(record, Header) and record.format != FORMAT:
+                raise SimschedError(
+                    f"{path}: line {line}: journal format {record.format}, not {FORMAT}: "
+                    "written by another version of simsched"
+                )
             if isinstance(record, Header) != (line == 1) or (
                 isinstance(record, Record) and record.number != expected
             ):
                 raise SimschedError(f"{path}: line {line}: records are out of order")
             yield record
+    if line == 0:
+        raise SimschedError(f"{path}: the journal is empty; its first line must be a header")
 
 
 def replay_ledger(path: Path) -> Ledger:

@@ -38,6 +38,10 @@ class TrialRecord(msgspec.Struct):
     hparams: Hparams
     milestones: int = 0
     step: int = 0
+    work: int = 0
+    """Resource units trained up to milestones with a score."""
+    reported: int = 0
+    """The newest milestone, with a score or without."""
     best_score: float | None = None
     fate: Fate | None = None
     curve: list[Milestone] = []
@@ -70,6 +74,8 @@ class Ledger:
     ) -> None:
         """Take in one event with its answers."""
         at = event.at
+        if not isinstance(event, NodeUp) and event.attempt != self._open[event.node][3]:
+            return  # from an older attempt: the coordinator has dropped it too
         if isinstance(event, Reported):
             trial = self._close_leg(event)
             if decision is not None:
@@ -116,10 +122,12 @@ class Ledger:
         record.curve.append(Milestone(event.at / US_PER_S, event.step, score))
         if score is not None:
             record.step = event.step
+            record.work += event.step - record.reported
             if record.best_score is None or score > record.best_score:
                 record.best_score = score
             if self.best is None or score > self.best[0]:
                 self.best = (score, trial, event.at)
+        record.reported = event.step
         verdict = decision.verdict
         if isinstance(verdict, Stop):
             full = event.step == self.maximum

@@ -25,7 +25,7 @@ class Curve(msgspec.Struct, frozen=True, gc=False):
     trace: int
     hparams: Hparams
     end: Literal["complete", "diverged", "censored"]
-    us: Sequence[int]
+    times_us: Sequence[int]
     counts: Sequence[float]
     scores: Sequence[float]
 
@@ -56,7 +56,7 @@ def curve_of(trace: Trace, unit: Unit, sign: float) -> Curve:
 class Leg(msgspec.Struct, frozen=True, gc=False):
     """A stretch of training: how long it takes at speed 1, how it ends, the score there."""
 
-    us: int
+    duration_us: int
     outcome: Literal["milestone", "diverged", "censored"]
     score: float | None
     reached: float
@@ -107,10 +107,10 @@ class Cursor:
     def _leg(
         self, row: int, outcome: Literal["milestone", "diverged", "censored"], score: float | None
     ) -> Leg:
-        us = self.curve.us
-        spent = us[row] - (us[self.row] if self.row >= 0 else 0)
+        times_us = self.curve.times_us
+        spent_us = times_us[row] - (times_us[self.row] if self.row >= 0 else 0)
         self.row = row
-        return Leg(spent, outcome, score, self.curve.counts[row])
+        return Leg(spent_us, outcome, score, self.curve.counts[row])
 
 
 class Borrowed(Cursor):
@@ -128,7 +128,7 @@ class Borrowed(Cursor):
         self.ahead = curve.counts[entry] - step
         """What to add to the trial's own count to get the curve's."""
         self.count = curve.counts[entry]
-        self.pace_us = curve.us[-1] / max(curve.counts[-1], 1e-9)
+        self.us_per_unit = curve.times_us[-1] / max(curve.counts[-1], 1e-9)
 
     def advance(self, until: int) -> Leg:
         """Walk on as `Cursor` does, and past the curve's end at its mean pace."""
@@ -145,7 +145,9 @@ class Borrowed(Cursor):
         beyond = max(0.0, target - max(self.count, curve.counts[row]))
         leg = self._leg(row, "milestone", self.score)
         self.count = max(target, curve.counts[row])
-        return Leg(leg.us + round(beyond * self.pace_us), "milestone", leg.score, until)
+        return Leg(
+            leg.duration_us + round(beyond * self.us_per_unit), "milestone", leg.score, until
+        )
 
 
 class Neighbours:
@@ -161,6 +163,7 @@ class Neighbours:
         self.space = space
         self.phase_length = phase_length
         self._tree: Any = None
+        self._place_of: dict[int, int] = {}
         self._index_of: np.ndarray = np.empty(0, dtype=int)
         self._smoothed: dict[int, tuple[np.ndarray, int]] = {}
         self.exploits = 0
@@ -179,7 +182,7 @@ class Neighbours:
             score: the donor's.
             own: the curve that the donor was on.
         """
-        index, apart = self._nearest(hparams)
+        index, apart = self._nearest(hparams, own)
         curve = self.curves[index]
         self.exploits += 1
         self.own += curve is own
@@ -188,8 +191,11 @@ class Neighbours:
         entry = min(int(highest.searchsorted(score)), best)
         return Borrowed(curve, trial, entry, step, score)
 
-    def _nearest(self, hparams: Hparams) -> tuple[int, float]:
-        """Return the nearest curve, the first of those at one point, and its distance."""
+    def _nearest(self, hparams: Hparams, own: Curve) -> tuple[int, float]:
+        """Return the nearest curve and its distance.
+
+        Of curves with the same hyperparameters it is the donor's own, else the first.
+        """
         if self._tree is None:
             # Only who exploits pays for the import and the tree.
             from scipy.spatial import KDTree
@@ -197,8 +203,12 @@ class Neighbours:
             points = np.array([self.space.encode(curve.hparams) for curve in self.curves])
             unique, self._index_of = np.unique(points, axis=0, return_index=True)
             self._tree = KDTree(unique)
+            self._place_of = {id(curve): place for place, curve in enumerate(self.curves)}
         apart, place = self._tree.query(self.space.encode(hparams))
-        return int(self._index_of[place]), float(apart)
+        index = int(self._index_of[place])
+        if own.hparams == self.curves[index].hparams:
+            index = self._place_of.get(id(own), index)
+        return index, float(apart)
 
     def _smooth(self, index: int) -> tuple[np.ndarray, int]:
         """Return the highest mean so far at each scored row, and the row of the highest of all.

@@ -34,7 +34,7 @@ def make_result(
     """
     span_us = timeline.nodes * timeline.end_us
     busy_us = span_us - sum(ledger.node_us[kind] for kind in NOT_OCCUPIED)
-    work = sum(record.step for record in ledger.trials.values())
+    work = sum(record.work for record in ledger.trials.values())
     best = ledger.best
     trials = tuple(
         _trial(trial, ledger.trials[trial], traces[trial], sign) for trial in sorted(ledger.trials)

@@ -149,7 +149,7 @@ class SimulatedCluster:
         if cursor is None:
             raise ProtocolError(f"node {node.number} has no trial to train")
         leg = cursor.advance(command.until)
-        train_us = round(leg.us / node.speed)
+        train_us = round(leg.duration_us / node.speed)
         yield _Tick(self.env, start_us + load_us + train_us, node.number)
         at = int(self.env.now)
         if leg.outcome == "censored":

@@ -7,7 +7,6 @@
 A space is a value: it holds no generator, and is written to JSON and read back.
 """
 
-import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping
@@ -70,7 +69,7 @@ class SearchSpace(msgspec.Struct, frozen=True):
         parameters: dict[str, Parameter] = {}
         for name, fields in data.items():
             kind = fields.get("type") if isinstance(fields, Mapping) else None
-            if kind not in kinds:
+            if not isinstance(kind, str) or kind not in kinds:
                 raise SimschedError(
                     f"search space: {name}: type {kind!r} is not one of {', '.join(kinds)}"
                     + nearest(str(kind), list(kinds))
@@ -147,8 +146,11 @@ def _check(name: str, parameter: Parameter) -> None:
             raise SimschedError(where + f"choices {list(parameter.choices)} has a value twice")
         return
     low, high = parameter.low, parameter.high
-    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-        raise SimschedError(where + f"low {low} must be a number not above high {high}")
+    largest = 2**53 if isinstance(parameter, Integer) else 1e300
+    if not (-largest <= low <= high <= largest):
+        raise SimschedError(
+            where + f"low {low} must be a number not above high {high}, both within {largest:g}"
+        )
     if parameter.log and low <= 0:
         raise SimschedError(where + f"low {low} must be above 0 for a logarithmic parameter")
     if parameter.q is not None and (parameter.q <= 0 or (low < high and parameter.q > high - low)):
@@ -170,13 +172,15 @@ def draw(parameter: Parameter, rng: np.random.Generator) -> HparamValue:
 
 
 def _fit(parameter: Real | Integer, value: float) -> float | int:
-    """Round to the parameter's steps, counted from 0, and keep within its bounds."""
+    """Round to the parameter's steps, counted from its lower bound, and keep within bounds."""
     if isinstance(parameter, Integer):
-        whole = round(value / parameter.q) * parameter.q
-        return min(max(whole, parameter.low), parameter.high)
+        most = (parameter.high - parameter.low) // parameter.q
+        steps = round((value - parameter.low) / parameter.q)
+        return parameter.low + min(max(steps, 0), most) * parameter.q
     if parameter.q is not None:
         # Back through the decimal text: 3 × 0.1 should read 0.3.
-        value = float(f"{round(value / parameter.q) * parameter.q:.12g}")
+        steps = round((value - parameter.low) / parameter.q)
+        value = float(f"{parameter.low + steps * parameter.q:.12g}")
     return min(max(float(value), parameter.low), parameter.high)
 
 
@@ -196,7 +200,6 @@ def _shift(
     return moved
 
 
-@functools.cache
 def _ranked(choices: tuple[HparamValue, ...]) -> tuple[float | int, ...]:
     """Return the choices in order if all are numbers, else nothing."""
     numbers = [c for c in choices if isinstance(c, int | float) and not isinstance(c, bool)]

@@ -21,8 +21,8 @@ class Interval(NamedTuple):
     """One stretch of one node's time.
 
     `trial` and `attempt` are -1 where the node is idle or down. `step` is the milestone
-    (in resource units) that a `train` interval worked towards, that a `save` wrote, or
-    that a `load` or `start` set out from; -1 where there is none.
+    (in resource units) that is worked towards, or, of a `save` and a `wait`, the one that
+    was reached; -1 where there is none.
     """
 
     node: int

@@ -127,7 +127,7 @@ def poison(curve: Curve, seen: dict[int, int]) -> Curve:
             return super().__getitem__(index)
 
     return Watched(
-        curve.trace, curve.hparams, curve.end, Rows(curve.us), Counts(curve.counts),
+        curve.trace, curve.hparams, curve.end, Rows(curve.times_us), Counts(curve.counts),
         Rows(curve.scores),
     )  # type: ignore[arg-type]  # fmt: skip
 

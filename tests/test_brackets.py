@@ -102,5 +102,5 @@ def test_bad_parameters_are_refused_with_the_allowed_range(text: str, message: s
 
 
 def test_rungs_that_round_to_one_place_are_refused() -> None:
-    with pytest.raises(SimschedError, match="less than one resource unit between two rungs"):
+    with pytest.raises(SimschedError, match="round to less than one resource unit apart"):
         build("asha:eta=1.1", Plan(16, 9, 1), SEARCHER)

@@ -4,8 +4,10 @@ from typing import Any, ClassVar
 
 import pytest
 
+from simsched.control import Control
 from simsched.coordinator import Coordinator, ProtocolError
 from simsched.events import Adopt, End, Ended, Hold, NodeUp, Reported, Save, Saved, Start, Train
+from simsched.ledger import Ledger
 from simsched.messages import (
     Checkpoint,
     Continue,
@@ -171,3 +173,28 @@ def test_what_breaks_the_rules_is_refused() -> None:
         coordinator.handle(Saved(0, 0, 1))
     with pytest.raises(ProtocolError, match="not ahead"):
         coordinator.handle(report(0, 1, 1))
+
+
+def test_a_trial_is_never_started_twice() -> None:
+    coordinator = Coordinator(Scripted([run(0), run(0)], []))
+    coordinator.handle(NodeUp(0, 0))
+    with pytest.raises(ProtocolError, match="trial 0 is to run, but is on node 0 already"):
+        coordinator.handle(NodeUp(0, 1))
+
+
+def test_the_books_drop_what_the_coordinator_drops() -> None:
+    """A zombie's report, save or end must not be booked on the trial that has the node now."""
+    control = Control(Coordinator(Scripted([run(0), run(1)], [Stop(), Stop()])), Ledger(1), None)
+    control.feed(NodeUp(0, 0))
+    control.feed(Reported(10, 0, 1, 1, 5.0, 1, 0, 0))
+    control.feed(Reported(20, 0, 1, 1, 9.0, 1, 0, 0))
+    control.feed(Saved(21, 0, 1))
+    control.feed(Ended(22, 0, 1, 1, 0, 0))
+    control.feed(Reported(30, 0, 2, 1, 7.0, 1, 0, 0))
+    timeline = control.ledger.close(30)
+    assert [(i.trial, i.kind, i.start_us, i.end_us) for i in timeline.intervals] == [
+        (0, "train", 0, 10),
+        (1, "train", 10, 30),
+    ]
+    assert control.ledger.best == (7.0, 1, 30)
+    assert control.ledger.trials[1].fate == "finished"

@@ -23,16 +23,16 @@ def steps_curve(end: str = "complete", lr: float = 1e-3, trace: int = 0) -> Curv
 def test_a_milestone_falls_on_the_first_row_at_or_past_it() -> None:
     cursor = Cursor(steps_curve(), 0)
     first = cursor.advance(20)
-    assert (first.us, first.score, first.reached) == (2, 1.5, 25)
+    assert (first.duration_us, first.score, first.reached) == (2, 1.5, 25)
     # Of the two episodes that ended at 25 steps the second counts for the next milestone.
     second = cursor.advance(40)
-    assert (second.us, second.score, second.reached) == (4, 7.5, 60)
+    assert (second.duration_us, second.score, second.reached) == (4, 7.5, 60)
     # The count is past 50 already: no time passes and the last score stands.
     third = cursor.advance(50)
-    assert (third.us, third.score, third.reached) == (0, 7.5, 60)
+    assert (third.duration_us, third.score, third.reached) == (0, 7.5, 60)
     # Only the last row, which has no score, is left.
     fourth = cursor.advance(70)
-    assert (fourth.us, fourth.score, fourth.outcome) == (1, 7.5, "milestone")
+    assert (fourth.duration_us, fourth.score, fourth.outcome) == (1, 7.5, "milestone")
 
 
 def test_a_complete_curve_is_never_extrapolated() -> None:
@@ -47,7 +47,7 @@ def test_a_diverged_curve_diverges_at_its_end() -> None:
     cursor = Cursor(steps_curve("diverged"), 0)
     assert cursor.advance(60).outcome == "milestone"
     leg = cursor.advance(65)
-    assert (leg.us, leg.outcome, leg.score) == (1, "diverged", None)
+    assert (leg.duration_us, leg.outcome, leg.score) == (1, "diverged", None)
 
 
 def test_a_censored_curve_ends_the_trial() -> None:
@@ -71,7 +71,7 @@ def test_curve_of_a_trace_in_every_unit() -> None:
     assert curve_of(trace, "seconds", 1.0).counts == (0.5, 1.25, 1.5)
     assert curve_of(trace, "reports", 1.0).counts == (1, 2, 2)
     assert curve_of(trace, "steps", -1.0).scores == (-5.0, 1.0)
-    assert curve_of(trace, "steps", 1.0).us == (500_000, 1_250_000, 1_500_000)
+    assert curve_of(trace, "steps", 1.0).times_us == (500_000, 1_250_000, 1_500_000)
 
 
 def made(trace: int, lr: float, scores: list[float], end: str = "complete") -> Curve:
@@ -89,7 +89,7 @@ def test_an_exploit_goes_on_along_the_nearest_curve_from_the_donors_score_on() -
     assert cursor.curve is fast
     assert cursor.row == 2  # where it first reaches 20
     leg = cursor.advance(30)
-    assert (leg.us, leg.score) == (100, 30.0)
+    assert (leg.duration_us, leg.score) == (100, 30.0)
     assert neighbours.summary() == {
         "exploits": 1.0,
         "own_curve_share": 0.0,
@@ -116,9 +116,9 @@ def test_past_the_end_the_last_score_and_the_mean_pace_stand() -> None:
     curve = made(0, 1e-4, [1, 2, 3])  # 10 µs a unit
     cursor = Borrowed(curve, 1, entry=1, step=50, score=2.0)
     first = cursor.advance(65)  # one row is left: 10 of the 15 units
-    assert (first.us, first.score) == (100 + 50, 3.0)
+    assert (first.duration_us, first.score) == (100 + 50, 3.0)
     second = cursor.advance(70)
-    assert (second.us, second.score, second.outcome) == (50, 3.0, "milestone")
+    assert (second.duration_us, second.score, second.outcome) == (50, 3.0, "milestone")
 
 
 def test_a_neighbour_that_diverged_takes_the_trial_with_it() -> None:

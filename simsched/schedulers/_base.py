@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 
 from simsched.errors import SimschedError
-from simsched.messages import Decision, Report, Run, Searcher, TrialId
+from simsched.messages import Decision, Hparams, Report, Run, Searcher, TrialId
 
 CheckpointNeed: TypeAlias = Literal["never", "pause", "milestone"]
 
@@ -64,7 +64,7 @@ class Parameter(msgspec.Struct, frozen=True):
         Raises:
             SimschedError: it is no such number, or out of bounds.
         """
-        if value is None and self.default is None:
+        if self.default is None and value in (None, "auto"):
             return None
         try:
             number = self.kind(value)  # type: ignore[arg-type, call-overload]
@@ -144,6 +144,24 @@ def available(searcher: Searcher, trials: int) -> int:
     return low
 
 
+def whole(value: float) -> int:
+    """Return floor(value), where a quotient that is whole is not missed by a rounding error."""
+    return math.floor(value + 1e-9)
+
+
+def configuration(searcher: Searcher, trial: TrialId) -> Hparams:
+    """Return the hyperparameters of a trial that `available` has counted."""
+    hparams = searcher.suggest(trial)
+    if hparams is None:
+        raise LookupError(f"the searcher has no trial {trial} any more")
+    return hparams
+
+
+def never_stops(name: str, what: str, plan: Plan) -> str:
+    """Return the note for a setting that leaves no milestone at which anything is decided."""
+    return f"{name}: {what} is not below the {plan.phases} phases, so nothing is stopped early"
+
+
 def rung_ends(plan: Plan, base: float, eta: float, name: str) -> tuple[int, ...]:
     """Return where rungs end, in resource units: base·eta^k phases, rounded, the last the maximum.
 
@@ -155,8 +173,8 @@ def rung_ends(plan: Plan, base: float, eta: float, name: str) -> tuple[int, ...]
     while (end := math.floor(length + 0.5)) < plan.maximum:
         if end <= (ends[-1] if ends else 0):
             raise SimschedError(
-                f"{name}: eta={eta:g} with base={base:g} phases of {plan.phase_length} leaves less "
-                "than one resource unit between two rungs; make the phases longer or eta larger"
+                f"{name}: rungs at {base:g}, {base * eta:g}, … phases of {plan.phase_length} (eta="
+                f"{eta:g}) round to less than one resource unit apart; make phases or eta larger"
             )
         ends.append(end)
         length *= eta

@@ -6,8 +6,8 @@ there is nothing to checkpoint and nothing to hand over.
 
 from typing import Any, ClassVar
 
-from simsched.messages import Continue, Decision, Hparams, Report, Run, Searcher, Stop, TrialId
-from simsched.schedulers._base import CheckpointNeed, Parameter, Plan, available
+from simsched.messages import Continue, Decision, Report, Run, Searcher, Stop, TrialId
+from simsched.schedulers._base import CheckpointNeed, Parameter, Plan, available, configuration
 
 STOP = Decision(Stop())
 
@@ -20,7 +20,6 @@ class InPlace:
     notes: tuple[str, ...] = ()
 
     def __init__(self, plan: Plan, searcher: Searcher) -> None:
-        self.plan = plan
         self.searcher = searcher
         self.trials = available(searcher, plan.trials)
         self.started = 0
@@ -48,13 +47,7 @@ class InPlace:
         trial = self.started
         self.started += 1
         self.running.add(trial)
-        return Run(trial, self._hparams(trial), self.ends[0])
-
-    def _hparams(self, trial: TrialId) -> Hparams:
-        hparams = self.searcher.suggest(trial)
-        if hparams is None:  # available() has counted
-            raise LookupError(f"the searcher has no trial {trial} any more")
-        return hparams
+        return Run(trial, configuration(self.searcher, trial), self.ends[0])
 
     def tell(self, report: Report) -> Decision:
         """Stop the trial or let it go on in place."""

@@ -15,6 +15,8 @@ def quantile(ranked: "SortedList[float]", q: float) -> float | None:
     score: its lower neighbour is a divergence.
     """
     position = (len(ranked) - 1) * q
+    if abs(position - round(position)) < 1e-9:
+        position = round(position)  # a whole position must not be missed by a rounding error
     below = math.floor(position)
     low: float = ranked[below]
     if low == WORST:

@@ -33,8 +33,11 @@ from simsched.schedulers._base import (
     Parameter,
     Plan,
     available,
+    configuration,
+    never_stops,
     rank_key,
     rung_ends,
+    whole,
 )
 from simsched.schedulers.successive_halving import BASE, ETA
 
@@ -55,6 +58,8 @@ class Asha:
         self.eta = eta
         self.trials = available(searcher, plan.trials)
         self.ends = rung_ends(plan, base, eta, self.name)
+        if len(self.ends) == 1:
+            self.notes = (never_stops(self.name, f"base={base:g}", plan),)
         self._rung_of = {end: rung for rung, end in enumerate(self.ends)}
         self.started = 0
         self.running: set[TrialId] = set()
@@ -73,11 +78,8 @@ class Asha:
             self.started += 1
         else:
             return None
-        hparams = self.searcher.suggest(trial)
-        if hparams is None:  # available() has counted
-            raise LookupError(f"the searcher has no trial {trial} any more")
         self.running.add(trial)
-        return Run(trial, hparams, until, source)
+        return Run(trial, configuration(self.searcher, trial), until, source)
 
     def _promotable_rung(self) -> int | None:
         for rung in range(len(self.ends) - 2, -1, -1):
@@ -89,7 +91,7 @@ class Asha:
     def _in_top(self, rung: int, mine: tuple[float, TrialId]) -> bool:
         reports = self.reports[rung]
         place: int = reports.bisect_left(mine)
-        return place < math.floor(len(reports) / self.eta)
+        return place < whole(len(reports) / self.eta)
 
     def tell(self, report: Report) -> Decision:
         """Go on in place, pause, or stop."""
@@ -119,10 +121,12 @@ class Asha:
 
     def abandon(self, trial: TrialId) -> tuple[TrialId, ...]:
         """Forget a live trial; its reports stand."""
-        self.running.discard(trial)
-        for paused in self.paused:
-            for entry in [entry for entry in paused if entry[1] == trial]:
-                paused.remove(entry)
+        if trial in self.running:
+            self.running.remove(trial)
+        else:
+            for paused in self.paused:
+                for entry in [entry for entry in paused if entry[1] == trial]:
+                    paused.remove(entry)
         return self._retire_if_over()
 
     def done(self) -> bool:

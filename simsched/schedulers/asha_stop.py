@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from sortedcontainers import SortedList
 
 from simsched.messages import Searcher, TrialId
-from simsched.schedulers._base import Parameter, Plan, rank_key, rung_ends
+from simsched.schedulers._base import Parameter, Plan, never_stops, rank_key, rung_ends, whole
 from simsched.schedulers._in_place import InPlace
 from simsched.schedulers.successive_halving import BASE, ETA
 
@@ -30,6 +30,8 @@ class AshaStop(InPlace):
         super().__init__(plan, searcher)
         self.eta = eta
         self._set_milestones(rung_ends(plan, base, eta, self.name))
+        if len(self.ends) == 1:
+            self.notes = (never_stops(self.name, f"base={base:g}", plan),)
         self.reports: list[SortedList[tuple[float, TrialId]]] = [SortedList() for _ in self.ends]
 
     def goes_on(self, place: int, trial: TrialId, score: float | None) -> bool:
@@ -38,7 +40,7 @@ class AshaStop(InPlace):
         mine = (rank_key(score), trial)
         reports.add(mine)
         place_in_rung: int = reports.bisect_left(mine)
-        return place_in_rung < max(1, math.floor(len(reports) / self.eta))
+        return place_in_rung < max(1, whole(len(reports) / self.eta))
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as JSON values."""

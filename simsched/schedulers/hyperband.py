@@ -21,9 +21,21 @@ from simsched.messages import Searcher
 from simsched.schedulers._base import Parameter, Plan, available, rung_ends
 from simsched.schedulers.successive_halving import ETA, Bracket, Brackets, rung_sizes
 
+MOST = 200
+"""Brackets; nobody has use for more, and their exact arithmetic gets slow."""
+
 
 def deepest(phases: int, eta: float) -> int:
-    """Return smax = floor(log_eta phases), without the rounding of a floating logarithm."""
+    """Return smax = floor(log_eta phases), without the rounding of a floating logarithm.
+
+    Raises:
+        SimschedError: it is above 200.
+    """
+    if math.log(phases) / math.log(eta) > MOST:
+        raise SimschedError(
+            f"hyperband: eta={eta:g} gives more than {MOST} brackets with {phases} phases; "
+            "make eta larger"
+        )
     s, length = 0, Fraction(eta)
     while length <= phases:
         s, length = s + 1, length * Fraction(eta)
@@ -41,7 +53,7 @@ def allotted(trials: int, brackets: int, eta: float) -> list[int]:
     The total is a step function of B that rises just after n_s becomes whole, so the largest
     budget within the total is one of those points; they are searched from both sides.
     """
-    low, high = 0, trials  # in trials of the most exploratory bracket: it changes fastest
+    low, high = 0, trials  # in trials of the most exploratory bracket
     s_top = brackets - 1
     per_trial = (s_top + 1) / Fraction(eta) ** s_top  # B/R for each of its trials
     while low < high:

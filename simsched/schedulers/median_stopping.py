@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from sortedcontainers import SortedList
 
 from simsched.messages import Searcher, TrialId
-from simsched.schedulers._base import Parameter, Plan
+from simsched.schedulers._base import Parameter, Plan, never_stops
 from simsched.schedulers._in_place import InPlace
 from simsched.schedulers._quantile import WORST, quantile
 
@@ -32,6 +32,8 @@ class MedianStopping(InPlace):
     def __init__(self, plan: Plan, searcher: Searcher, *, grace: int = 1) -> None:
         super().__init__(plan, searcher)
         self.grace = grace
+        if grace >= plan.phases:
+            self.notes = (never_stops(self.name, f"grace={grace}", plan),)
         self.means: list[SortedList[float]] = [SortedList() for _ in range(plan.phases)]
         self.history: dict[TrialId, tuple[Fraction, float]] = {}
         """Exact sum of a running trial's scores, and the best of them.

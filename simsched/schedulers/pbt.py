@@ -38,7 +38,16 @@ from simsched.messages import (
     Stop,
     TrialId,
 )
-from simsched.schedulers._base import CheckpointNeed, Parameter, Plan, available, rank_key
+from simsched.schedulers._base import (
+    CheckpointNeed,
+    Parameter,
+    Plan,
+    available,
+    configuration,
+    never_stops,
+    rank_key,
+    whole,
+)
 
 STOP = Decision(Stop())
 
@@ -87,6 +96,8 @@ class PopulationBasedTraining:
         self.stride = interval * plan.phase_length
         self.resample_probability = resample_probability
         self.factor = perturb
+        if self.stride >= plan.maximum:
+            self.notes = (never_stops(self.name, f"interval={interval}", plan),)
         self.trials = available(searcher, plan.trials)
         self.started = 0
         self.members: dict[TrialId, Member] = {}
@@ -99,10 +110,7 @@ class PopulationBasedTraining:
         """Give the node to the least advanced member that waits."""
         if self.started < self.trials:
             trial = self.started
-            hparams = self.searcher.suggest(trial)
-            if hparams is None:  # available() has counted
-                raise LookupError(f"the searcher has no trial {trial} any more")
-            self.members[trial] = Member(hparams)
+            self.members[trial] = Member(configuration(self.searcher, trial))
             self.started += 1
         elif self.waiting:
             _, trial = self.waiting.pop(0)
@@ -155,7 +163,7 @@ class PopulationBasedTraining:
     def _donor(self, trial: TrialId, member: Member) -> Member | None:
         """Return whom the member copies, if it must copy anybody."""
         ranked = len(self.ranking)
-        share = math.floor(self.quantile * ranked)
+        share = whole(self.quantile * ranked)
         diverged = member.score is None
         place = self.ranking.bisect_left((rank_key(member.score), trial))
         if not diverged and place < ranked - share:

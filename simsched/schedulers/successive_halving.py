@@ -14,7 +14,6 @@ longer waits for it. Ties go to the lower trial number.
 With more trials than nodes this is preemption, and it is paid for.
 """
 
-import math
 from collections import deque
 from typing import Any, ClassVar
 
@@ -24,8 +23,11 @@ from simsched.schedulers._base import (
     Parameter,
     Plan,
     available,
+    configuration,
+    never_stops,
     rank_key,
     rung_ends,
+    whole,
 )
 
 ETA = Parameter("eta", float, 2.0, "one in eta goes on at each rung", above=1)
@@ -37,7 +39,7 @@ def rung_sizes(trials: int, rungs: int, eta: float) -> tuple[int, ...]:
     """Return how many trials each rung is planned for: repeated max(1, floor(n / eta))."""
     sizes = [trials]
     while len(sizes) < rungs:
-        sizes.append(max(1, math.floor(sizes[-1] / eta)))
+        sizes.append(max(1, whole(sizes[-1] / eta)))
     return tuple(sizes)
 
 
@@ -77,9 +79,9 @@ class Bracket:
 
     def abandon(self, trial: TrialId) -> tuple[TrialId, ...]:
         """The barrier no longer waits for `trial`."""
-        self.running.discard(trial)
-        self.paused.pop(trial, None)
-        if trial in self.ready:
+        if trial in self.running:
+            self.running.remove(trial)
+        elif self.paused.pop(trial, None) is None:
             self.ready.remove(trial)
         return self._open_barrier()
 
@@ -131,10 +133,7 @@ class Brackets:
         for bracket in self.brackets:
             if (work := bracket.ask()) is not None:
                 trial, until, source = work
-                hparams = self.searcher.suggest(trial)
-                if hparams is None:  # available() has counted
-                    raise LookupError(f"the searcher has no trial {trial} any more")
-                return Run(trial, hparams, until, source)
+                return Run(trial, configuration(self.searcher, trial), until, source)
         return None
 
     def tell(self, report: Report) -> Decision:
@@ -171,4 +170,5 @@ class SuccessiveHalving(Brackets):
     ) -> None:
         ends = rung_ends(plan, base, eta, self.name)
         sizes = rung_sizes(available(searcher, plan.trials), len(ends), eta)
-        super().__init__(searcher, [Bracket(0, sizes, ends)], ())
+        notes = (never_stops(self.name, f"base={base:g}", plan),) if len(ends) == 1 else ()
+        super().__init__(searcher, [Bracket(0, sizes, ends)], notes)

@@ -98,7 +98,7 @@ def test_resampled(simsched: Run) -> None:
 def test_resample_alone_changes_no_number_of_workers(simsched: Run) -> None:
     ladder("a.csv", trials=20)
     for options in ((), ("--resample",)):
-        simsched("simulate", *REPORTS, *options, *RANDOM, "--out", f"r{len(options)}").good
+        assert simsched("simulate", *REPORTS, *options, *RANDOM, "--out", f"r{len(options)}").good
     assert results("r0")["settings"]["workers"] == results("r1")["settings"]["workers"] == [16]
 
 

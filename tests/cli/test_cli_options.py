@@ -103,8 +103,10 @@ def test_a_very_long_value_is_not_quoted_whole(simsched: Run) -> None:
         ("zzz", f"unknown scheduler 'zzz'; {SCHEDULERS}"),
         (
             "hypertrick:eviction=0.2",
-            "hypertrick: unknown parameter 'eviction' (did you mean 'eviction_rate'?); "
-            "it has: eviction_rate",
+            (
+                "hypertrick: unknown parameter 'eviction' (did you mean 'eviction_rate'?); "
+                "it has: eviction_rate"
+            ),
         ),
         ("random:eta=2", "random: unknown parameter 'eta'; it has: none"),
         (
@@ -212,8 +214,10 @@ def test_curves_that_are_not_there(
     [
         (
             ["simulat"],
-            "there is no command 'simulat' (did you mean 'simulate'?); "
-            "there are: simulate, schedulers, traces, record (see simsched --help)",
+            (
+                "there is no command 'simulat' (did you mean 'simulate'?); "
+                "there are: simulate, schedulers, traces, record (see simsched --help)"
+            ),
         ),
         (["SCHEDULERS"], "there is no command 'SCHEDULERS' (did you mean 'schedulers'?)"),
         (["zzz"], "there is no command 'zzz'; there are: simulate, schedulers, traces, record"),

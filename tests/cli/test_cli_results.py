@@ -11,8 +11,10 @@ from cli_curves import ladder, lines
 from cli_outcome import Outcome, duration_s, results, tree
 
 Run = Callable[..., Outcome]
+ALPHA = "\N{GREEK SMALL LETTER ALPHA} %"
+ALPHA = "\N{GREEK SMALL LETTER ALPHA} %"
 COLUMNS = [
-    "scheduler", "wall time", "util. %", "occup. %", "α %", "best score", "time to best",
+    "scheduler", "wall time", "util. %", "occup. %", ALPHA, "best score", "time to best",
     "preemptions", "node-hours",
 ]  # fmt: skip
 ALL = (
@@ -46,7 +48,7 @@ def test_random_search_by_hand(simsched: Run) -> None:
         "wall time": "1 m 20 s",
         "util. %": "100.0",
         "occup. %": "100.0",
-        "α %": "100.0",
+        ALPHA: "100.0",
         "best score": "3.40",
         "time to best": "1 m 20 s",
         "preemptions": "0",
@@ -94,7 +96,7 @@ def test_table_has_the_numbers_of_the_json(simsched: Run) -> None:
             shown_s, off_by_s = duration_s(row[name])
             assert shown_s == pytest.approx(run_[key], abs=off_by_s)
         for name, key in (
-            ("util. %", "utilization"), ("occup. %", "occupancy"), ("α %", "completion_rate")
+            ("util. %", "utilization"), ("occup. %", "occupancy"), (ALPHA, "completion_rate")
         ):  # fmt: skip
             assert row[name] == f"{100 * run_[key]:.1f}"
         assert float(row["best score"]) == pytest.approx(run_["best_score"], abs=0.005)
@@ -139,7 +141,7 @@ def test_the_folder_and_the_json_file(simsched: Run, here: Path) -> None:
     assert settings["traces"] == "a.csv"
     assert (settings["nodes"], settings["workers"], settings["phases"]) == ([6], [4], 4)
     page = (found["report.html"] or b"").decode()
-    assert page.startswith("<!doctype html>") or page.startswith("<!DOCTYPE html>")
+    assert page.startswith(("<!doctype html>", "<!DOCTYPE html>"))
     assert not re.search(r"<(script|link|img)[^>]*\s(src|href)=[\"']https?:", page)
 
 

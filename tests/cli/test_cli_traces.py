@@ -86,8 +86,8 @@ def test_bad_csv(simsched: Run, name: str) -> None:
         ("{oops", "line 2: not a JSON object"),
         ('{"trial": 0, "seconds": "x", "steps": 2, "episodes": 2, "score": 1}', "line 2: seconds"),
         ("[1, 2]", "line 2: not a JSON object"),
-        ('{"trial": 0, "seconds": 2, "steps": 2, "episodes": 2}\n{"trial": 0, "seconds": 3, '
-         '"steps": 3, "episodes": 3, "score": 1}', "line 2: score is missing or NaN"),
+        (('{"trial": 0, "seconds": 2, "steps": 2, "episodes": 2}\n{"trial": 0, "seconds": 3, '
+         '"steps": 3, "episodes": 3, "score": 1}'), "line 2: score is missing or NaN"),
     ],
 )  # fmt: skip
 def test_bad_json_lines(simsched: Run, line: str, said: str) -> None:
@@ -183,8 +183,10 @@ def test_a_trial_that_lacks_a_hyperparameter(simsched: Run, hparam: str, said: s
     [
         (
             '{"lr": {"type": "real", "low": 0.01, "high": 1, "log": true}}',
-            "recorded trial 1 of a.csv has lr=-1.0; that is not in its search space: "
-            '{"lr":{"type":"real","low":0.01,"high":1,"log":true}}',
+            (
+                "recorded trial 1 of a.csv has lr=-1.0; that is not in its search space: "
+                '{"lr":{"type":"real","low":0.01,"high":1,"log":true}}'
+            ),
         ),
         (
             '{"momentum": {"type": "real", "low": 0.01, "high": 1}}',
