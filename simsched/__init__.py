@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from simsched._version import __version__
 
 if TYPE_CHECKING:
-    from simsched.analysis import table, write_report
+    from simsched.analysis import figures, table, write_report
     from simsched.comparison import simulate
     from simsched.errors import SimschedError
     from simsched.results import Comparison, RunResult
@@ -31,6 +31,7 @@ _HOME = {
     "SimschedError": "simsched.errors",
     "register": "simsched.schedulers",
     "simulate": "simsched.comparison",
+    "figures": "simsched.analysis.figures",
     "table": "simsched.analysis",
     "write_report": "simsched.analysis",
 }
@@ -44,6 +45,7 @@ __all__ = [
     "SearchSpace",
     "SimschedError",
     "__version__",
+    "figures",
     "register",
     "simulate",
     "table",
@@ -54,4 +56,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    module = import_module(_HOME[name])
+    return module if name == "figures" else getattr(module, name)

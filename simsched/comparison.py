@@ -1,10 +1,12 @@
 """`simulate`: schedulers side by side, on the same recorded trials and the same cluster."""
 
+import operator
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -18,11 +20,12 @@ from simsched.recorded import check_lengths, default_phase_length, draw_order, n
 from simsched.replay import Curve, Neighbours, Unit, curve_of
 from simsched.results import Comparison, RunResult, Settings
 from simsched.run_result import make_result
-from simsched.schedulers import Plan, Scheduler, build, parse
+from simsched.schedulers import Plan, Scheduler, SchedulerClass, build, parse, register, registered
+from simsched.schedulers.pbt import PopulationBasedTraining
 from simsched.searchers import Given
 from simsched.simulation import SimulatedCluster
 from simsched.timeline import US_PER_S
-from simsched.traces import TraceSet, load
+from simsched.traces import TraceSet, check, load
 
 DEFAULT_SCHEDULERS = ("successive-halving", "hyperband", "hypertrick", "pbt")
 UNITS: tuple[Unit, ...] = ("episodes", "steps", "seconds", "reports")
@@ -62,7 +65,7 @@ def simulate(
     resample: bool = False,
     seed: int = 0,
     jobs: int = 1,
-    journals: Path | None = None,
+    journals: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Rehearse a hyperparameter search: replay recorded curves through real schedulers.
@@ -97,13 +100,13 @@ def simulate(
         TraceError: a trace file that cannot be used.
     """
     recorded = traces if isinstance(traces, TraceSet) else load(str(traces))
+    if recorded.path is None:
+        check(recorded)
     limit = len(recorded.traces)
-    node_counts = (nodes,) if isinstance(nodes, int) else tuple(nodes)
-    if workers is None:
-        workers = min(16, limit)
-    worker_counts = (workers,) if isinstance(workers, int) else tuple(workers)
     if schedulers is None:
         schedulers = default_schedulers(recorded)
+    elif isinstance(schedulers, str):
+        schedulers = (schedulers,)
     settings = Settings(
         version=__version__,
         traces=name_of(recorded),
@@ -113,33 +116,36 @@ def simulate(
         mode=recorded.meta.mode,
         synthetic=recorded.meta.synthetic,
         recorded_trials=limit,
-        nodes=node_counts,
+        nodes=_whole_numbers("nodes", nodes),
         node_speeds=tuple(float(speed) for speed in node_speeds),
-        workers=worker_counts,
-        schedulers=tuple(schedulers),
-        phases=phases,
-        phase_length=1 if phase_length is None else phase_length,
+        workers=_whole_numbers("workers", min(16, limit) if workers is None else workers),
+        schedulers=tuple("".join(text.split()) for text in schedulers),
+        phases=_whole_number("phases", phases),
+        phase_length=_whole_number("phase-length", 1 if phase_length is None else phase_length),
         unit=unit,
         start_s=start_s,
         save_s=save_s,
         load_s=load_s,
-        replications=replications,
+        replications=_whole_number("replications", replications),
         resample=resample,
-        seed=seed,
+        seed=_whole_number("seed", seed),
     )
     _check(settings, jobs)
     if phase_length is None:
-        phase_length = default_phase_length(recorded, unit, phases)
-        settings = msgspec.structs.replace(settings, phase_length=phase_length)
-    check_lengths(recorded, unit, phases, phase_length)
+        longest = default_phase_length(recorded, unit, settings.phases)
+        settings = msgspec.structs.replace(settings, phase_length=longest)
+    check_lengths(recorded, unit, settings.phases, settings.phase_length)
+    journals = None if journals is None else Path(journals)
     simulator = _Simulator(settings, recorded, journals)
     simulator.check()
-    axes = product(node_counts, worker_counts, schedulers, range(replications))
+    axes = product(
+        settings.nodes, settings.workers, settings.schedulers, range(settings.replications)
+    )
     todo = [Job(scheduler, n, w, replication) for n, w, scheduler, replication in axes]
     jobs = min(jobs, len(todo), os.cpu_count() or 1)
     results: Iterator[RunResult] = map(simulator.run, todo)
     if jobs > 1:
-        results = side_by_side(_prepare, (settings, recorded, journals), todo, jobs)
+        results = side_by_side(_prepare, (settings, recorded, journals, registered()), todo, jobs)
     runs: list[RunResult] = []
     report_progress = progress or (lambda _done, _total: None)
     report_progress(0, len(todo))
@@ -147,6 +153,19 @@ def simulate(
         runs.append(result)
         report_progress(len(runs), len(todo))
     return Comparison(settings, tuple(runs))
+
+
+def _whole_number(name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise SimschedError(f"{name}={value!r} must be a whole number") from None
+
+
+def _whole_numbers(name: str, values: Any) -> tuple[int, ...]:
+    """Return one number, or several, as a tuple."""
+    several = values if isinstance(values, Iterable) else (values,)
+    return tuple(_whole_number(name, value) for value in several)
 
 
 def default_schedulers(recorded: TraceSet) -> tuple[str, ...]:
@@ -165,13 +184,7 @@ def _check(settings: Settings, jobs: int) -> None:
     ):  # fmt: skip
         if value < least:
             raise SimschedError(f"{name}={value} must be at least {least}")
-    for text in settings.schedulers:
-        parse(text)
-    for name, values in (
-        ("nodes", settings.nodes), ("workers", settings.workers), ("scheduler", settings.schedulers)
-    ):  # fmt: skip
-        if not values or len(set(values)) < len(values):
-            raise SimschedError(f"{name}: name at least one, and none twice")
+    _refuse_repeats(settings)
     if settings.unit not in UNITS:
         raise SimschedError(f"unit={settings.unit!r} must be one of {', '.join(UNITS)}")
     most, limit = max(settings.workers), settings.recorded_trials
@@ -180,6 +193,23 @@ def _check(settings: Settings, jobs: int) -> None:
             f"workers={most} is more than the {limit} recorded trials of {settings.traces}; "
             f"ask for at most {limit}, or draw with replacement (--resample)"
         )
+
+
+def _refuse_repeats(settings: Settings) -> None:
+    """Refuse the same number twice, or the same scheduler under two spellings."""
+    schedulers = {}
+    for text in settings.schedulers:
+        scheduler, given = parse(text)
+        full = {p.name: given.get(p.name, p.default) for p in scheduler.parameters}
+        schedulers[text] = f"{scheduler.name}{full}"
+    for name, values, meanings in (
+        ("nodes", settings.nodes, settings.nodes),
+        ("workers", settings.workers, settings.workers),
+        ("scheduler", settings.schedulers, [schedulers[text] for text in settings.schedulers]),
+    ):
+        shown = ", ".join(map(str, values)) or "nothing"
+        if not values or len(set(meanings)) < len(values):
+            raise SimschedError(f"{name}: {shown}: name at least one, and none twice")
 
 
 class _Simulator:
@@ -199,7 +229,7 @@ class _Simulator:
         """Refuse schedulers that cannot be, before anything is simulated."""
         for workers, text in product(self.settings.workers, self.settings.schedulers):
             _, made = self._scheduler(Job(text, 1, workers, 0), self.curves[:1] * workers)
-            if made.checkpoints == "milestone" and not self.space.parameters:
+            if isinstance(made, PopulationBasedTraining) and not self.space.parameters:
                 raise SimschedError(
                     f"{text} changes hyperparameters, but {self.settings.traces} has none "
                     "(columns hp.<name>); leave it out"
@@ -214,7 +244,9 @@ class _Simulator:
         try:
             return plan, build(job.scheduler, plan, searcher)
         except OverflowError:
-            raise SimschedError(f"{job.scheduler}: a parameter is too large") from None
+            raise SimschedError(
+                f"{job.scheduler}: a parameter is too large to compute with; make it smaller"
+            ) from None
 
     def run(self, job: Job) -> RunResult:
         """Simulate one job."""
@@ -243,6 +275,11 @@ class _Simulator:
         )  # fmt: skip
 
 
-def _prepare(setup: tuple[Settings, TraceSet, Path | None]) -> Callable[[Job], RunResult]:
-    """Be ready for jobs, in a process of its own."""
-    return _Simulator(*setup).run
+def _prepare(
+    setup: tuple[Settings, TraceSet, Path | None, list[SchedulerClass]],
+) -> Callable[[Job], RunResult]:
+    """Be ready for jobs, in a process of its own, which knows only the built-in schedulers."""
+    settings, recorded, journals, schedulers = setup
+    for scheduler in schedulers:
+        register(scheduler)
+    return _Simulator(settings, recorded, journals).run

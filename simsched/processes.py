@@ -7,7 +7,7 @@ while they work (Ctrl-C, a process killed for want of memory); a pipe to each pr
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeAlias, TypeVar
@@ -38,7 +38,7 @@ def side_by_side(
         count: the number of processes.
 
     Raises:
-        ValueError: what a job raised.
+        ValueError, OSError: what a job raised.
         SimschedError: a process ended before its job was done.
     """
     workers: dict[Pipe, BaseProcess] = {}
@@ -67,6 +67,7 @@ def side_by_side(
 
 def _start(workers: dict[Pipe, BaseProcess]) -> Pipe:
     """Start a process. It is born with signals held back: they are for its parent alone."""
+    resource_tracker.ensure_running()  # else it is started below, and takes the mask away
     context = get_context("spawn")
     ours, theirs = context.Pipe()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
@@ -93,7 +94,7 @@ def _hand_out(
 def _received(ours: Pipe, process: BaseProcess) -> Any:
     with _blaming(process):
         result = ours.recv()
-    if isinstance(result, ValueError):
+    if isinstance(result, ValueError | OSError):
         raise result
     return result
 
@@ -105,9 +106,14 @@ def _blaming(process: BaseProcess) -> Iterator[None]:
         yield
     except (EOFError, ConnectionError):
         process.join()
+        hint = (
+            "it was killed; if memory was short, fewer jobs need less"
+            if process.exitcode == -signal.SIGKILL
+            else 'a script that asks for jobs must do so under `if __name__ == "__main__":`'
+        )
         raise SimschedError(
             f"process {process.pid} ended (exit code {process.exitcode}) before its run was "
-            "simulated; if memory was short, fewer jobs need less"
+            f"simulated; {hint}"
         ) from None
 
 
@@ -120,7 +126,7 @@ def _serve(theirs: Pipe) -> None:
             job = theirs.recv()
             try:
                 theirs.send(work(job))
-            except ValueError as error:
+            except (ValueError, OSError) as error:
                 theirs.send(error)
     except (EOFError, ConnectionError):
         return

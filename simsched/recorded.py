@@ -1,13 +1,11 @@
 """What a comparison asks of recorded trials: their name, length, order and search space."""
 
-import math
-
 import msgspec
 
 from simsched.draws import keyed
 from simsched.errors import SimschedError
 from simsched.messages import Hparams
-from simsched.replay import Unit
+from simsched.replay import Unit, scored
 from simsched.results import Settings
 from simsched.space import SearchSpace, infer
 from simsched.traces import TraceSet, is_shipped
@@ -21,9 +19,7 @@ def name_of(recorded: TraceSet) -> str:
 def trial_length(recorded: TraceSet, index: int, unit: Unit) -> float:
     """Return how long a recorded trial is, in `unit`."""
     trace = recorded.traces[index]
-    if unit == "reports":
-        return float(sum(not math.isnan(score) for score in trace.score))
-    return float(getattr(trace, unit)[-1])
+    return float(len(scored(trace)) if unit == "reports" else getattr(trace, unit)[-1])
 
 
 def default_phase_length(recorded: TraceSet, unit: Unit, phases: int) -> int:
@@ -81,7 +77,12 @@ def space_of(recorded: TraceSet) -> SearchSpace:
     names = set(recorded.traces[0].hparams if space is None else space.parameters)
     for trace in recorded.traces:
         if set(trace.hparams) != names:
-            raise _outside(recorded, trace.trial, trace.hparams, ", ".join(sorted(names)))
+            given = ", ".join(trace.hparams) or "none"
+            where = "the search space" if space is not None else "the first trial"
+            raise SimschedError(
+                f"recorded trial {trace.trial} of {name_of(recorded)} has hyperparameters {given}; "
+                f"{where} has {', '.join(sorted(names)) or 'none'}, and all must have the same"
+            )
     if space is None:
         space = infer([trace.hparams for trace in recorded.traces])
     for trace in recorded.traces:

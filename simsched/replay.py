@@ -35,11 +35,16 @@ class Curve(msgspec.Struct, frozen=True, gc=False):
         return self.counts[-1]
 
 
+def scored(trace: Trace) -> np.ndarray:
+    """Return the scores of a trace; only its last row may lack one."""
+    return trace.score[: len(trace.score) - int(math.isnan(trace.score[-1]))]
+
+
 def curve_of(trace: Trace, unit: Unit, sign: float) -> Curve:
     """Prepare a trace: times in µs, the unit's counts, scores times `sign` (-1 for mode min)."""
-    scored = len(trace.score) - int(math.isnan(trace.score[-1]))
+    scores = scored(trace)
     if unit == "reports":
-        counts = np.minimum(np.arange(1, len(trace.score) + 1), scored)
+        counts = np.minimum(np.arange(1, len(trace.score) + 1), len(scores))
     else:
         counts = getattr(trace, unit)
     return Curve(
@@ -49,7 +54,7 @@ def curve_of(trace: Trace, unit: Unit, sign: float) -> Curve:
         # Tuples: the garbage collector does not walk those of numbers again and again.
         tuple(np.rint(trace.seconds * 1e6).astype(np.int64).tolist()),
         tuple(counts.tolist()),
-        tuple((trace.score[:scored] * sign).tolist()),
+        tuple((scores * sign).tolist()),
     )
 
 

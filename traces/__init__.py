@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from simsched.traces.format import End, Metadata, Trace, TraceError, TraceSet
     from simsched.traces.importers import import_file
-    from simsched.traces.store import is_shipped, load, read, shipped, write
+    from simsched.traces.store import check, is_shipped, load, read, shipped, write
     from simsched.traces.synth import synthesize
 
 _HOME = {
@@ -23,6 +23,7 @@ _HOME = {
     "Trace": "format",
     "TraceError": "format",
     "TraceSet": "format",
+    "check": "store",
     "import_file": "importers",
     "is_shipped": "store",
     "load": "store",
@@ -38,6 +39,7 @@ __all__ = [
     "Trace",
     "TraceError",
     "TraceSet",
+    "check",
     "import_file",
     "is_shipped",
     "load",

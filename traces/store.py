@@ -81,6 +81,11 @@ def shipped() -> list[str]:
     return sorted(file.stem for file in _data().glob("*.parquet"))
 
 
+def check(recorded: TraceSet) -> None:
+    """Check a set made in memory against every rule of the format. Raises TraceError."""
+    assemble(to_raw(recorded))
+
+
 def is_shipped(recorded: TraceSet) -> bool:
     """Say whether a set was read from the package, so that its name is enough to find it."""
     return recorded.path is not None and recorded.path.parent == _data()

@@ -45,6 +45,11 @@ def register(scheduler: SchedulerClass) -> SchedulerClass:
     return scheduler
 
 
+def registered() -> list[SchedulerClass]:
+    """Return the schedulers that are not built in."""
+    return [scheduler for scheduler in REGISTRY.values() if scheduler not in _BUILT_IN]
+
+
 def parse(text: str) -> tuple[SchedulerClass, dict[str, Any]]:
     """Read "hypertrick" or "asha:eta=3,base=1" into a scheduler and its parameters.
 
@@ -97,4 +102,5 @@ __all__ = [
     "lookup",
     "parse",
     "register",
+    "registered",
 ]

@@ -31,10 +31,10 @@ def ladder(
                 trial=trial,
                 hparams={"lr": 10.0 ** -(trial % 5 + 1), "t_max": 2 + trial},
                 end=end,  # type: ignore[arg-type]
-                seconds=count * 10.0,
+                seconds=(count * 10).astype(np.float64),
                 steps=count * 100,
                 episodes=count,
-                score=trial + count / 10,
+                score=(trial + count / 10).astype(np.float64),
             )
         )
     meta = Metadata(game="Ladder", mode=mode, synthetic=synthetic)  # type: ignore[arg-type]

@@ -18,9 +18,9 @@ def every_command() -> Iterator[tuple[str, ...]]:
     """The words of each command, groups included."""
     yield ()
     context = click.Context(cli)
-    for name in cli.list_commands(context):  # type: ignore[attr-defined]
+    for name in cli.list_commands(context):
         yield (name,)
-        command = cli.get_command(context, name)  # type: ignore[attr-defined]
+        command = cli.get_command(context, name)
         if isinstance(command, click.Group):
             yield from ((name, inner) for inner in command.commands)
 

@@ -33,9 +33,9 @@ REPORTS = ("--traces", "a.csv", "--unit", "reports", "--phase-length", 1)
 
 def the_run(folder: str, scheduler: str) -> dict[str, Any]:
     """The one run of a scheduler in a folder's results."""
-    found = [run for run in results(folder)["runs"] if run["scheduler"] == scheduler]
-    assert len(found) == 1
-    return found[0]
+    (found,) = [run for run in results(folder)["runs"] if run["scheduler"] == scheduler]
+    assert isinstance(found, dict)
+    return found
 
 
 def test_random_search_by_hand(simsched: Run) -> None:

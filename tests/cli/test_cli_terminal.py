@@ -47,7 +47,7 @@ def plain(shown: str) -> str:
 
 def test_a_long_run_shows_a_bar_on_a_terminal(here: Path) -> None:
     ladder("a.parquet", trials=64, rows=100)
-    options = ("--resample", "--workers", "4000", "--nodes", "16", "--replications", "2")
+    options = ("--resample", "--workers", "2500", "--nodes", "16", "--replications", "2")
     started_s = time.monotonic()
     code, shown = on_a_terminal("simulate", "--traces", "a.parquet", *options)
     assert code == 0
