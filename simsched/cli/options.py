@@ -1,6 +1,19 @@
 """Option types that several commands share. Each says what would have been right."""
 
+from typing import TYPE_CHECKING, Any
+
 import click
+
+if TYPE_CHECKING:
+    from click import ParamType
+else:
+
+    class ParamType(click.ParamType):
+        """Click's own, with the type arguments that it takes only from 8.5 on."""
+
+        def __class_getitem__(cls, _: Any) -> type:
+            return cls
+
 
 LONGEST_QUOTE = 40
 
@@ -25,7 +38,7 @@ class _Bounded:
         return f"a whole number from {self.low:,} to {self.high:,}"
 
 
-class Whole(_Bounded, click.ParamType[int, str]):
+class Whole(_Bounded, ParamType[int, str]):
     """A whole number within bounds."""
 
     name = "N"
@@ -40,7 +53,7 @@ class Whole(_Bounded, click.ParamType[int, str]):
         return number
 
 
-class WholeList(_Bounded, click.ParamType[tuple[int, ...], str]):
+class WholeList(_Bounded, ParamType[tuple[int, ...], str]):
     """Different whole numbers within bounds, separated by commas: 2,4,8."""
 
     name = "N[,N…]"
@@ -65,7 +78,7 @@ class WholeList(_Bounded, click.ParamType[tuple[int, ...], str]):
         return numbers
 
 
-class SpeedList(click.ParamType[tuple[float, ...], str]):
+class SpeedList(ParamType[tuple[float, ...], str]):
     """Speed factors, separated by commas: 1,1,0.5."""
 
     name = "F[,F…]"
@@ -88,7 +101,7 @@ class SpeedList(click.ParamType[tuple[float, ...], str]):
         return tuple(speed for speed in speeds if speed is not None)
 
 
-class Seconds(click.ParamType[float, str]):
+class Seconds(ParamType[float, str]):
     """A cost in seconds: 0 or more."""
 
     name = "SECONDS"
@@ -108,7 +121,7 @@ class Seconds(click.ParamType[float, str]):
         return seconds
 
 
-class Text(click.ParamType[str, str]):
+class Text(ParamType[str, str]):
     """A name that is not empty."""
 
     def __init__(self, name: str) -> None:

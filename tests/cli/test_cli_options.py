@@ -147,7 +147,9 @@ def test_every_scheduler_is_checked_before_the_first_is_simulated(
     ladder("a.csv")
     options = ["--scheduler", "random", "--scheduler", "asha:eta=1.01"]
     said = simsched("simulate", "--traces", "a.csv", "--phase-length", 10, *options).refusal
-    assert said.startswith("asha: eta=1.01 with base=1 phases of 10 leaves less than one")
+    assert said.startswith("asha: ")
+    assert "eta=1.01" in said
+    assert "less than one resource unit" in said
     assert not (here / "runs").exists()
 
 
@@ -221,8 +223,8 @@ def test_curves_that_are_not_there(
         ),
         (["SCHEDULERS"], "there is no command 'SCHEDULERS' (did you mean 'schedulers'?)"),
         (["zzz"], "there is no command 'zzz'; there are: simulate, schedulers, traces, record"),
-        (["--zzz"], "No such option '--zzz'"),
-        (["simulate", "--nods", "3"], "No such option '--nods'. (Did you mean"),
+        (["--zzz"], "No such option"),
+        (["simulate", "--nods", "3"], "No such option"),
         (["simulate", "--nodes"], "Option '--nodes' requires an argument"),
         (["schedulers", "hypertrik"], "unknown scheduler 'hypertrik' (did you mean 'hypertrick'?)"),
         (["schedulers", "a", "b"], "Got unexpected extra argument (b)"),
@@ -230,6 +232,12 @@ def test_curves_that_are_not_there(
 )
 def test_unknown_commands_and_options(simsched: Run, arguments: list[str], said: str) -> None:
     assert simsched(*arguments).refusal.startswith(said)
+
+
+def test_an_option_is_offered_for_one_that_is_misspelt(simsched: Run) -> None:
+    said = simsched("simulate", "--nods", "3").refusal
+    assert "--nods" in said
+    assert "--nodes" in said
 
 
 def test_no_command_shows_the_help_and_is_an_error(simsched: Run) -> None:

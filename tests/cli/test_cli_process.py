@@ -180,7 +180,7 @@ def test_a_process_that_is_killed_is_told(here: Path) -> None:
     assert (process.returncode, out) == (2, "")
     assert err == (
         f"error: process {worker} ended (exit code -9) before its run was simulated; "
-        "if memory was short, fewer jobs need less\n"
+        "it was killed; if memory was short, fewer jobs need less\n"
     )
     assert tree(here) == before
 

@@ -162,7 +162,7 @@ def test_too_short_for_the_phases_asked_for(simsched: Run, here: Path) -> None:
     [
         (
             "",
-            "recorded trial 1 of a.csv has no hyperparameters; that is not in its search space: lr",
+            "recorded trial 1 of a.csv has hyperparameters none; ",
         ),
         ("0.3", ""),
     ],
@@ -172,7 +172,8 @@ def test_a_trial_that_lacks_a_hyperparameter(simsched: Run, hparam: str, said: s
     before = tree(Path())
     outcome = simsched("simulate", "--traces", path, "--phases", 1, "--scheduler", "random")
     if said:
-        assert outcome.refusal == said
+        assert outcome.refusal.startswith(said)
+        assert "lr" in outcome.refusal
         assert tree(Path()) == before
     else:
         assert outcome.table[0]["scheduler"] == "random"
@@ -190,7 +191,7 @@ def test_a_trial_that_lacks_a_hyperparameter(simsched: Run, hparam: str, said: s
         ),
         (
             '{"momentum": {"type": "real", "low": 0.01, "high": 1}}',
-            "recorded trial 0 of a.csv has lr=0.1; that is not in its search space: momentum",
+            "recorded trial 0 of a.csv has hyperparameters lr; the search space has momentum, ",
         ),
     ],
 )
@@ -201,7 +202,7 @@ def test_a_trial_outside_the_declared_search_space(
         f'# simsched: {{"space": {space}}}\n{HEAD}\n0,1,1,1,1,0.1\n1,1,1,1,1,-1\n'
     )
     before = tree(here)
-    assert simsched("simulate", "--traces", "a.csv", "--phases", 1).refusal == said
+    assert simsched("simulate", "--traces", "a.csv", "--phases", 1).refusal.startswith(said)
     assert tree(here) == before
 
 
