@@ -70,6 +70,8 @@ class Leg(msgspec.Struct, frozen=True, gc=False):
 class Cursor:
     """Walks one trial along its curve, and on along another one after an exploit."""
 
+    __slots__ = ("curve", "row", "score", "trial", "until")
+
     def __init__(self, curve: Curve, trial: TrialId) -> None:
         self.curve = curve
         self.trial = trial
@@ -124,6 +126,8 @@ class Borrowed(Cursor):
     Where too little curve is left, the last score and the mean pace stand, so such a leg
     never ends for want of a curve; it may diverge where the neighbour did.
     """
+
+    __slots__ = ("ahead", "count", "us_per_unit")
 
     def __init__(self, curve: Curve, trial: TrialId, entry: int, step: int, score: float) -> None:
         super().__init__(curve, trial)

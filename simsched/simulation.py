@@ -5,7 +5,9 @@ back what came of it. Events at one instant are taken by node number, whatever t
 which they were scheduled; SimPy's priorities do that.
 """
 
-from collections.abc import Generator, Sequence
+import gc
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import simpy
@@ -40,11 +42,26 @@ _BY_NODE = 2
 """SimPy's own priorities are 0 and 1; nodes come after, in their order."""
 
 
+@contextmanager
+def _young_garbage_only() -> Iterator[None]:
+    """Keep the garbage collector off what is there already: curves are large and stay."""
+    if gc.get_freeze_count():  # somebody else's choice
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
 class _Tick(SimEvent):
     """A timeout whose place among events at one instant is its node's number."""
 
     def __init__(self, env: simpy.Environment, delay: SimTime, node: int) -> None:
-        super().__init__(env)
+        # As SimPy's own Timeout: it has happened already, at a time to come.
+        self.env = env
+        self.callbacks = []
         self._ok = True
         self._value = None
         env.schedule(self, _BY_NODE + node, delay)  # type: ignore[arg-type]
@@ -103,7 +120,8 @@ class SimulatedCluster:
         """
         for node in self.nodes:
             self.env.process(self._work(node))
-        self.env.run()
+        with _young_garbage_only():
+            self.env.run()
         if not self.control.coordinator.finished:
             raise ProtocolError("the simulation stalled: no events are left, trials are")
         return self.ledger.close(int(self.env.now))

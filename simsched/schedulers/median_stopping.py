@@ -9,7 +9,6 @@ nobody else has reached the step, the trial goes on.
 """
 
 import math
-from fractions import Fraction
 from typing import Any, ClassVar
 
 from sortedcontainers import SortedList
@@ -18,6 +17,9 @@ from simsched.messages import Searcher, TrialId
 from simsched.schedulers._base import Parameter, Plan, never_stops
 from simsched.schedulers._in_place import InPlace
 from simsched.schedulers._quantile import WORST, quantile
+
+SCALE = 2**1074
+"""Every float is a whole multiple of 1 / SCALE."""
 
 
 class MedianStopping(InPlace):
@@ -35,8 +37,8 @@ class MedianStopping(InPlace):
         if grace >= plan.phases:
             self.notes = (never_stops(self.name, f"grace={grace}", plan),)
         self.means: list[SortedList[float]] = [SortedList() for _ in range(plan.phases)]
-        self.history: dict[TrialId, tuple[Fraction, float]] = {}
-        """Exact sum of a running trial's scores, and the best of them.
+        self.history: dict[TrialId, tuple[int, float]] = {}
+        """Exact sum of a running trial's scores in units of 1 / SCALE, and the best of them.
 
         Exact, because a mean that is rounded up would stop a trial of equal scores.
         """
@@ -48,11 +50,12 @@ class MedianStopping(InPlace):
             others.add(WORST)
             self.history.pop(trial, None)
             return False
-        total, best = self.history.get(trial, (Fraction(0), -math.inf))
-        total, best = total + Fraction(score), max(best, score)
+        total, best = self.history.get(trial, (0, -math.inf))
+        numerator, denominator = score.as_integer_ratio()
+        total, best = total + numerator * (SCALE // denominator), max(best, score)
         self.history[trial] = total, best
         median = quantile(others, 0.5) if others else None
-        others.add(float(total / (place + 1)))
+        others.add(total / ((place + 1) * SCALE))
         stays = place < self.grace or median is None or best >= median
         if not stays or place + 1 == len(self.ends):
             del self.history[trial]
@@ -67,9 +70,7 @@ class MedianStopping(InPlace):
         """Return the state as JSON values."""
         return super().snapshot() | {
             "means": [[None if m == WORST else m for m in place] for place in self.means],
-            "history": [
-                [t, *total.as_integer_ratio(), b] for t, (total, b) in self.history.items()
-            ],
+            "history": [[trial, hex(total), b] for trial, (total, b) in self.history.items()],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -78,4 +79,4 @@ class MedianStopping(InPlace):
         self.means = [
             SortedList(WORST if m is None else m for m in place) for place in state["means"]
         ]
-        self.history = {t: (Fraction(n, d), best) for t, n, d, best in state["history"]}
+        self.history = {trial: (int(total, 16), b) for trial, total, b in state["history"]}
