@@ -1,7 +1,7 @@
 """Other people's tables into traces: columns by another name, text ids, mixed rows."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -12,7 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from simsched.traces.columns import numbers
-from simsched.traces.format import COLUMNS, HPARAM_PREFIX, Ints, TraceError, TraceSet
+from simsched.traces.format import (
+    COLUMNS,
+    HPARAM_PREFIX,
+    Ints,
+    Metadata,
+    Trace,
+    TraceError,
+    TraceSet,
+)
 from simsched.traces.readers import read_raw
 from simsched.traces.table import Raw, shown
 from simsched.traces.validation import assemble
@@ -41,6 +49,7 @@ def import_file(
     game: str = "",
     metric: str = "",
     mode: Literal["max", "min"] | None = None,
+    stopped_early: bool = False,
 ) -> Imported:
     """Read a Parquet, CSV or JSON Lines table that was not made for simsched.
 
@@ -57,6 +66,8 @@ def import_file(
         game: overrides what the file says. So do `metric` and `mode`.
         metric: what `score` is.
         mode: whether a larger or a smaller score is better; only noted.
+        stopped_early: mark complete trials of fewer steps than the longest as censored:
+            a search stopped them, so a replay must not take their end for the full length.
 
     Raises:
         TraceError: as `read` does; also for a column that is not there.
@@ -79,7 +90,20 @@ def import_file(
             f"seconds is {traces[0].seconds[0]}, which looks like a time of day; "
             "it must be the trial's own training seconds, from 0 on",
         )
+    if stopped_early:
+        meta, traces = _censored(meta, traces, notes)
     return Imported(TraceSet(path.stem, None, meta, traces), tuple(notes))
+
+
+def _censored(
+    meta: Metadata, traces: tuple[Trace, ...], notes: list[str]
+) -> tuple[Metadata, tuple[Trace, ...]]:
+    longest = max(int(trace.steps[-1]) for trace in traces)
+    short = {t.trial for t in traces if t.end == "complete" and t.steps[-1] < longest}
+    marked = tuple(replace(t, end="censored") if t.trial in short else t for t in traces)
+    notes.append(f"{len(short)} of {len(traces)} trials have under {longest:,} steps: censored")
+    ends = {str(trace.trial): trace.end for trace in marked}
+    return msgspec.structs.replace(meta, ends=ends), marked
 
 
 def _select(

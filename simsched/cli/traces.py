@@ -144,6 +144,12 @@ Examples:
 @click.option("--game", default="", help="The environment's name.")
 @click.option("--metric", default="", help="What the score is.  [default: return]")
 @click.option("--mode", type=click.Choice(["max", "min"]), help="Is a larger or a smaller better?")
+@click.option(
+    "--stopped-early",
+    is_flag=True,
+    help="A search stopped the shorter trials: mark those of fewer steps than the longest as "
+    "censored.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace a file that exists.")
 def import_(
     file: Path,
@@ -154,6 +160,7 @@ def import_(
     game: str,
     metric: str,
     mode: Literal["max", "min"] | None,
+    stopped_early: bool,
     overwrite: bool,
 ) -> None:
     """Turn a table of your own runs into a trace file.
@@ -174,6 +181,7 @@ def import_(
         game=game,
         metric=metric,
         mode=mode,
+        stopped_early=stopped_early,
     )
     write(imported.traceset, to)
     click.echo(f"{to}: {_counts(imported.traceset)}")

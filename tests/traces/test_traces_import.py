@@ -150,3 +150,13 @@ def test_missing_trial_ids_and_times_of_day(tmp_path):
         import_file(put(tmp_path, HEAD))
     with pytest.raises(TraceError, match="it has columns but no rows"):
         import_file(put(tmp_path, "trial,seconds,score\n"), count=["steps", "episodes"])
+
+
+def test_trials_that_a_search_stopped_early_are_censored(tmp_path) -> None:
+    rows = table("0,1,10,1,1", "0,2,20,2,1", "1,1,10,1,1", "2,1,20,1,1", head=FIVE)
+    done = import_file(put(tmp_path, rows), stopped_early=True)
+    assert [trace.end for trace in done.traceset.traces] == ["complete", "censored", "complete"]
+    assert done.traceset.meta.ends == {"0": "complete", "1": "censored", "2": "complete"}
+    assert done.notes == ("1 of 3 trials have under 20 steps: censored",)
+    plain = import_file(put(tmp_path, rows)).traceset
+    assert [trace.end for trace in plain.traces] == ["complete"] * 3
