@@ -99,3 +99,13 @@ def test_hypertrick_collects_data_up_to_the_very_boundary(rate: float, trials: i
     for trial, score in enumerate((1.0, 0.0)):
         pair.ask()
         pair.tell(trial, score)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_same_answers_and_simulations_on_many_seeds(scheduler: str) -> None:
+    """What the short tests do, on seeds that they do not reach."""
+    for seed in range(1000, 2000):
+        play(search_case(Random(seed), scheduler))
+    for seed in range(1000, 1400):
+        compare(simulation_case(Random(seed), scheduler, jumps=seed % 2 == 0))

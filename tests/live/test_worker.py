@@ -131,3 +131,10 @@ def test_checkpoints_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(LiveError, match=r"mountain\.pt: the checkpoint does not fit") as caught:
         Worker(CARTPOLE, tmp_path / "mountain.pt")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.long
+def test_ms_pacman_is_learned() -> None:
+    """The last 50 episodes of 150,000 steps beat random play (about 240) by far."""
+    rows = train(Worker(Settings(game="MsPacman", learning_rate=7e-4, seed=0)), 150_000)
+    assert np.mean([row.score for row in rows[-50:]]) > 350
