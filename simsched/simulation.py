@@ -38,6 +38,8 @@ from simsched.replay import Cursor, Curve, Neighbours
 from simsched.schedulers import Scheduler
 from simsched.timeline import Timeline
 
+_NO_WORK = (Hold, End)
+"""Commands that a simulated node has nothing to do for."""
 _BY_NODE = 2
 """SimPy's own priorities are 0 and 1; nodes come after, in their order."""
 
@@ -145,14 +147,18 @@ class SimulatedCluster:
                 node.wake = env.event()
                 yield node.wake
             command = node.commands.pop(0)
-            if isinstance(command, Save):
-                self._remember(node, command.checkpoint)
-                yield _Tick(env, self.save_us, number)
-                self._feed(Saved(int(env.now), number, command.attempt))
-            elif not isinstance(command, Hold | End):
-                yield from self._train(node, command)
+            if isinstance(command, _NO_WORK):
+                continue
+            event = self._outcome(node, command)
+            yield _Tick(env, event.at - env.now, number)
+            self._feed(event)
 
-    def _train(self, node: _Node, command: Start | Train | Adopt) -> Generator[SimEvent, Any, None]:
+    def _outcome(self, node: _Node, command: Save | Start | Train | Adopt) -> Event:
+        """Begin a command; return the event that it ends with, at the time it will."""
+        now, number, attempt = int(self.env.now), node.number, command.attempt
+        if isinstance(command, Save):
+            self._remember(node, command.checkpoint)
+            return Saved(now + self.save_us, number, attempt)
         start_us = load_us = 0
         if isinstance(command, Start):
             start_us = self.start_us
@@ -161,24 +167,17 @@ class SimulatedCluster:
         elif isinstance(command, Adopt):
             load_us = self.load_us
             if node.cursor is None:
-                raise ProtocolError(f"node {node.number} has no trial that could adopt")
+                raise ProtocolError(f"node {number} has no trial that could adopt")
             node.cursor = self._exploit(node.cursor.trial, command.hparams, command.source)
         cursor = node.cursor
         if cursor is None:
-            raise ProtocolError(f"node {node.number} has no trial to train")
-        leg = cursor.advance(command.until)
-        train_us = round(leg.duration_us / node.speed)
-        yield _Tick(self.env, start_us + load_us + train_us, node.number)
-        at = int(self.env.now)
+            raise ProtocolError(f"node {number} has no trial to train")
+        until = cursor.until = command.until
+        leg = cursor.advance(until)
+        at = now + start_us + load_us + round(leg.duration_us / node.speed)
         if leg.outcome == "censored":
-            event: Event = Ended(at, node.number, command.attempt, leg.reached, start_us, load_us)
-        else:
-            event = Reported(
-                at, node.number, command.attempt, command.until, leg.score, leg.reached,
-                start_us, load_us,
-            )  # fmt: skip
-        cursor.until = command.until
-        self._feed(event)
+            return Ended(at, number, attempt, leg.reached, start_us, load_us)
+        return Reported(at, number, attempt, until, leg.score, leg.reached, start_us, load_us)
 
     def _take_up(self, command: Start) -> Cursor:
         """Return the cursor of a trial that starts, resumes, or goes on from a donor."""
