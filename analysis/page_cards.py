@@ -29,7 +29,7 @@ def cards(settings: Settings, rows: Sequence[Row]) -> str:
         _Card("Highest utilization", "util. %", lambda row: row.utilization, True),
         _Card("Fewest node-hours", "node-hours", lambda row: row.node_hours, False)
         if is_sweep(rows)
-        else _Card("Least training (α)", "α %", lambda row: row.completion_rate, False),  # noqa: RUF001
+        else _Card("Least training (α)", "α %", lambda row: row.completion_rate, False),
     ]
     return f'<div class="cards">{"".join(_card(card, rows) for card in wanted)}</div>'
 

@@ -23,16 +23,16 @@ _METERS: dict[str, Callable[[Row], float]] = {
     "wall time": lambda row: row.wall_time_s.mean,
     "util. %": lambda row: row.utilization.mean,
     "occup. %": lambda row: row.occupancy.mean,
-    "α %": lambda row: row.completion_rate.mean,  # noqa: RUF001
+    "α %": lambda row: row.completion_rate.mean,
 }
 """Columns whose cells carry a small bar."""
 
 _WORDS = (
     ("wall time", "From the first start to the end of the last trial."),
-    ("utilization", "Node time spent on training, of all node time (nodes × wall time)."),  # noqa: RUF001
+    ("utilization", "Node time spent on training, of all node time (nodes × wall time)."),
     ("occupancy", "Node time that is not idle: training, starts, saves, loads and waiting."),
     (
-        "α, completion rate",  # noqa: RUF001
+        "α, completion rate",
         "Training done, of what all trials would take at full length.",
     ),
     (
@@ -44,7 +44,7 @@ _WORDS = (
         "preemptions",
         "How often a node was taken from an unfinished trial, to come back later or be dropped.",
     ),
-    ("node-hours", "Nodes × wall time: what the cluster costs."),  # noqa: RUF001
+    ("node-hours", "Nodes × wall time: what the cluster costs."),
 )
 
 

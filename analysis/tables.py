@@ -66,7 +66,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("wall time", "wall time", lambda row: _timed(row.wall_time_s)),
     Column("util. %", "util.\n%", lambda row: _cell(row.utilization, _share)),
     Column("occup. %", "occup.\n%", lambda row: _cell(row.occupancy, _share)),
-    Column("α %", "α\n%", lambda row: _cell(row.completion_rate, _share)),  # noqa: RUF001
+    Column("α %", "α\n%", lambda row: _cell(row.completion_rate, _share)),
     Column("best score", "best\nscore", lambda row: _cell(row.best_score, number)),
     Column("time to best", "time to\nbest", lambda row: _timed(row.time_to_best_s)),
     Column("preemptions", "pre-\nempt.", lambda row: _cell(row.preemptions, _times)),
@@ -86,7 +86,7 @@ def place(row: Row, rows: Sequence[Row]) -> str:
         return plural(row.nodes, "node")
     if len({each.nodes for each in rows}) == 1:
         return plural(row.workers, "trial")
-    return f"{row.nodes} × {row.workers}"  # noqa: RUF001
+    return f"{row.nodes} × {row.workers}"
 
 
 def by_scheduler(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -141,7 +141,7 @@ def _places_heading(rows: Sequence[Row]) -> str:
         return "nodes"
     if len({row.nodes for row in rows}) == 1:
         return "trials"
-    return "nodes × trials"  # noqa: RUF001
+    return "nodes × trials"
 
 
 def notes(comparison: Comparison, rows: Sequence[Row]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import math
 
-MISSING = "–"  # noqa: RUF001
+MISSING = "–"
 """Stands where there is no value."""
 
 

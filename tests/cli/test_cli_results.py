@@ -283,7 +283,7 @@ def test_trials_that_all_diverge_have_no_best_score(simsched: Run) -> None:
     ladder("a.csv", rows=2, ends=("diverged",))
     table = simsched("simulate", *REPORTS, "--phases", 2, *EVERY, "--out", "r").table
     for row in table:
-        assert row["best score"] == row["time to best"] == "–"  # noqa: RUF001
+        assert row["best score"] == row["time to best"] == "–"
     assert {run["best_score"] for run in results("r")["runs"]} == {None}
 
 
