@@ -186,4 +186,9 @@ def progress_bar() -> Iterator[Callable[[int, int], None] | None]:
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+        def show(done: int, total: int) -> None:
+            # Drawn ten times a second, and always before the first run and after the last.
+            bar.update(task, completed=done, total=total, refresh=done in (0, total))
+
+        yield show

@@ -31,7 +31,7 @@ def refused_at_once(simsched: Run, here: Path, *options: str) -> str:
     """The reason; nothing in the working folder has changed."""
     before, started_s = tree(here), time.monotonic()
     said = simsched(*ENDLESS, *options).refusal
-    assert time.monotonic() - started_s < 5
+    assert time.monotonic() - started_s < 60  # simulated, it would take hours
     assert tree(here) == before
     return said
 

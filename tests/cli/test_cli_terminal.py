@@ -48,14 +48,11 @@ def plain(shown: str) -> str:
 def test_a_long_run_shows_a_bar_on_a_terminal(here: Path) -> None:
     ladder("a.parquet", trials=64, rows=100)
     options = ("--resample", "--workers", "2500", "--nodes", "16", "--replications", "2")
-    started_s = time.monotonic()
     code, shown = on_a_terminal("simulate", "--traces", "a.parquet", *options)
     assert code == 0
-    assert time.monotonic() - started_s > 1.5, "too short to tell; ask for more replications"
     counts = [int(count) for count in re.findall(r"(\d+)/8 .{0,9}runs", plain(shown))]
-    assert counts[0] == 0
+    assert (counts[0], counts[-1]) == (0, 8)
     assert counts == sorted(counts)
-    assert len(set(counts)) > 3
     # When all is done the bar is gone, and the table is not in its line.
     last = shown.rindex("runs")
     assert shown.index("scheduler", shown.rindex("\x1b[2K")) > 0
