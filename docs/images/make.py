@@ -56,7 +56,7 @@ def main() -> None:
         charts = "figure.chart >> nth={}"
         shoot(light, published, "report", "h1", charts.format(2))
         shoot(light, pair, "gantt", charts.format(2), charts.format(3))
-        shoot(light, sizes, "sizes", charts.format(0), charts.format(2))
+        shoot(light, sizes, "sizes", "section#sizes", "section#sizes")
         dark = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme="dark")
         shoot(dark, published, "phone", "h1", charts.format(0))
         browser.close()
