@@ -23,7 +23,10 @@ def require_training_packages() -> None:
 
 def versions() -> dict[str, str]:
     """Return the versions of what takes part in training."""
-    packages = {name: importlib.metadata.version(name) for name in (*TRAINING_PACKAGES, "numpy")}
+    names = [*TRAINING_PACKAGES, "numpy"]
+    if importlib.util.find_spec("minatar") is not None:
+        names.append("minatar")
+    packages = {name: importlib.metadata.version(name) for name in names}
     return {"simsched": __version__, "python": platform.python_version(), **packages}
 
 

@@ -96,7 +96,7 @@ def record(plan: Plan, out: Path, *, cores: int, listener: Listener) -> Path:
 
 def _require_trainable(plan: Plan) -> None:
     """Refuse a game, or a trial's settings, before anything is written."""
-    EnvironmentGroup(plan.game, 1).close()
+    EnvironmentGroup(plan.settings(0), 1).close()
     for trial in range(plan.trials):
         plan.settings(trial)
 

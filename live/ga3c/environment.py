@@ -1,9 +1,8 @@
-"""Groups of environments that are stepped together, and which games there are.
+"""Groups of environments that are stepped together.
 
 Atari games come from ale-py's own vectorised environment: 84x84 grey frames, 4 stacked, 4
-skipped with the maximum over the last two, up to 30 no-ops at the start, no sticky actions,
-whole games (a lost life does not end an episode), at most 108,000 frames. Everything else is
-a Gymnasium environment with discrete actions. Rewards come out as they are, unclipped.
+skipped, whole games (a lost life does not end an episode), at most 108,000 frames. Everything
+else is a Gymnasium environment with discrete actions. Rewards come out as they are, unclipped.
 """
 
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from simsched.live.errors import LiveError
 from simsched.live.ga3c.games import FRAME_SKIP, atari_games, canonical_game, is_atari
+from simsched.live.ga3c.settings import Settings
 
 
 class Step(NamedTuple):
@@ -37,13 +37,21 @@ class Step(NamedTuple):
 class EnvironmentGroup:
     """Environments of one game, stepped together; ended episodes restart in the same step."""
 
-    def __init__(self, game: str, size: int) -> None:
-        """Construct `size` environments of a game; LiveError if it cannot be trained on."""
-        self.game = canonical_game(game)
+    def __init__(self, settings: Settings, size: int, *, threads: int = 1) -> None:
+        """Construct `size` environments; LiveError if the game cannot be trained on.
+
+        Args:
+            settings: name the game, its preprocessing, sticky actions and set of actions.
+            size: how many environments.
+            threads: that step Atari's emulators.
+        """
+        self.game = canonical_game(settings.game)
         self.size = size
         self.frames = is_atari(self.game)
         self._environments: VectorEnv[Any, Any, Any] = (
-            _atari(self.game, size) if self.frames else _gymnasium(self.game, size)
+            _atari(self.game, size, settings, threads)
+            if self.frames
+            else _gymnasium(self.game, size, settings)
         )
         actions = self._environments.single_action_space
         if not isinstance(actions, gymnasium.spaces.Discrete):
@@ -60,6 +68,7 @@ class EnvironmentGroup:
         self.actions = int(actions.n)
         self._first_action = int(actions.start)
         self.observation_shape = tuple(int(n) for n in observations.shape)
+        self.observation_dtype: np.dtype[Any] = np.dtype(observations.dtype)
 
     def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
         """Start an episode everywhere, from one seed per environment; returns (n, ...)."""
@@ -97,18 +106,28 @@ class EnvironmentGroup:
         self._environments.close()
 
 
-def _atari(game: str, size: int) -> VectorEnv[Any, Any, Any]:
+def _atari(game: str, size: int, settings: Settings, threads: int) -> VectorEnv[Any, Any, Any]:
+    standard = settings.preprocessing == "standard"
     return AtariVectorEnv(
         atari_games()[game],
         size,
-        num_threads=1,
+        num_threads=min(threads, size),
         reward_clipping=False,
         frameskip=FRAME_SKIP,
+        maxpool=standard,
+        noop_max=30 if standard else 0,
+        use_fire_reset=standard,
+        repeat_action_probability=settings.sticky_actions,
+        full_action_space=settings.full_action_space,
         autoreset_mode=AutoresetMode.SAME_STEP,
     )
 
 
-def _gymnasium(game: str, size: int) -> VectorEnv[Any, Any, Any]:
+def _gymnasium(game: str, size: int, settings: Settings) -> VectorEnv[Any, Any, Any]:
+    for name in ("preprocessing", "sticky_actions", "full_action_space"):
+        value = getattr(settings, name)
+        if value not in ("standard", 0.0, False):
+            raise LiveError(f"{name}: {value} is for Atari games, {game} has no such choice")
     try:
         return gymnasium.make_vec(
             game,

@@ -31,6 +31,10 @@ def canonical_game(name: str) -> str:
     for game, rom in games.items():
         if name.lower() in (game.lower(), rom):
             return game
+    if name.startswith("MinAtar/"):
+        from minatar.gym import register_envs
+        if not any(key.startswith("MinAtar/") for key in gymnasium.registry):
+            register_envs()
     registered = [
         key for key, spec in gymnasium.registry.items() if "ale_py" not in str(spec.entry_point)
     ]

@@ -1,37 +1,91 @@
-"""The actor-critic networks: the published small one for frames, a small one for vectors."""
+"""The actor-critic networks: the paper's for frames, MinAtar's for grids, towers for vectors."""
 
 import math
+from collections.abc import Callable
 
+import numpy as np
 import torch
+from numpy.typing import DTypeLike
 from torch import Tensor, nn
+
+from simsched.live.errors import LiveError
+from simsched.live.ga3c.settings import Settings
 
 
 class FrameNetwork(nn.Module):
-    """GA3C's small network (ICLR 2017, section 5): two convolutions, one hidden layer.
+    """GA3C's networks (ICLR 2017, section 5): convolutions, a layer of 256, two heads.
 
-    Takes uint8 frames of shape (batch, channels, height, width).
+    Takes uint8 frames of shape (batch, channels, height, width); they become numbers from 0
+    to 1 or, `centred`, from -1 to 1.
     """
 
-    def __init__(self, shape: tuple[int, ...], actions: int) -> None:
+    def __init__(
+        self,
+        convolutions: nn.Sequential,
+        shape: tuple[int, ...],
+        actions: int,
+        *,
+        centred: bool = False,
+    ) -> None:
         super().__init__()
-        self.features = nn.Sequential(
-            nn.Conv2d(shape[0], 16, 8, stride=4),
-            nn.ReLU(),
-            nn.Conv2d(16, 32, 4, stride=2),
-            nn.ReLU(),
-            nn.Flatten(),
-        )
+        self._centred = centred
+        self.features = convolutions
         with torch.inference_mode():
             width = int(self.features(torch.zeros(1, *shape)).shape[1])
         self.hidden = nn.Sequential(nn.Linear(width, 256), nn.ReLU())
         self.policy = nn.Linear(256, actions)
         self.value = nn.Linear(256, 1)
-        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Return the logits (batch, actions) and the values (batch,)."""
-        frames = observations.to(torch.float32, memory_format=torch.channels_last).div_(255.0)
+        frames = observations.to(torch.float32, memory_format=torch.channels_last)
+        frames = frames / 128.0 - 1.0 if self._centred else frames / 255.0
         hidden = self.hidden(self.features(frames))
+        return self.policy(hidden), self.value(hidden).squeeze(1)
+
+
+def small(channels: int) -> nn.Sequential:
+    """Return the convolutions of the paper's small network: 16 of 8x8/4, 32 of 4x4/2."""
+    return nn.Sequential(
+        nn.Conv2d(channels, 16, 8, stride=4),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 4, stride=2),
+        nn.ReLU(),
+        nn.Flatten(),
+    )
+
+
+def large(channels: int, stride: int) -> nn.Sequential:
+    """Return those of the large network: 32 of 8x8/stride, 32 of 4x4/2, 64 of 4x4/2."""
+    return nn.Sequential(
+        nn.Conv2d(channels, 32, 8, stride=stride),
+        nn.ReLU(),
+        nn.Conv2d(32, 32, 4, stride=2),
+        nn.ReLU(),
+        nn.Conv2d(32, 64, 4, stride=2),
+        nn.ReLU(),
+        nn.Flatten(),
+    )
+
+
+class GridNetwork(nn.Module):
+    """MinAtar's network (Young & Tian 2019, arXiv 1903.03176): one convolution, one layer.
+
+    Takes observations of shape (batch, height, width, channels).
+    """
+
+    def __init__(self, shape: tuple[int, ...], actions: int) -> None:
+        super().__init__()
+        height, width, channels = shape
+        self.features = nn.Sequential(nn.Conv2d(channels, 16, 3), nn.ReLU(), nn.Flatten())
+        self.hidden = nn.Sequential(nn.Linear(16 * (height - 2) * (width - 2), 128), nn.ReLU())
+        self.policy = nn.Linear(128, actions)
+        self.value = nn.Linear(128, 1)
+
+    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the logits (batch, actions) and the values (batch,)."""
+        grid = observations.to(torch.float32).permute(0, 3, 1, 2)
+        hidden = self.hidden(self.features(grid))
         return self.policy(hidden), self.value(hidden).squeeze(1)
 
 
@@ -58,13 +112,44 @@ class VectorNetwork(nn.Module):
         return self.policy(vectors), self.value(vectors).squeeze(1)
 
 
-def build(shape: tuple[int, ...], *, frames: bool, actions: int, seed: int) -> nn.Module:
-    """Make a network for observations of this shape, its weights drawn from the seed.
+def suitable(shape: tuple[int, ...], dtype: DTypeLike) -> tuple[str, ...]:
+    """Return the kinds of network that observations allow, the one `auto` takes first."""
+    kind = np.dtype(dtype)
+    # From 68 pixels a side, the large network at its widest stride still has a pixel left.
+    if len(shape) == 3 and kind == np.uint8 and min(shape[1:]) >= 68:
+        return ("small", "large", "vector")
+    if len(shape) == 3 and kind == np.bool_ and min(shape[:2]) >= 3:
+        return ("grid", "vector")
+    return ("vector",)
+
+
+def build(
+    settings: Settings, shape: tuple[int, ...], dtype: DTypeLike, actions: int, seed: int
+) -> nn.Module:
+    """Make the network that the settings ask for, its weights drawn from the seed.
 
     Weights and biases are uniform within 1/sqrt(inputs of the unit), as in the original.
+
+    Raises:
+        LiveError: the chosen network cannot take such observations.
     """
-    network: nn.Module
-    network = FrameNetwork(shape, actions) if frames else VectorNetwork(shape, actions)
+    kinds = suitable(shape, dtype)
+    kind = kinds[0] if settings.network == "auto" else settings.network
+    if kind not in kinds:
+        raise LiveError(
+            f"network: {kind} cannot take the observations of {settings.game}, {shape} of "
+            f"{np.dtype(dtype)}; use {' or '.join(kinds)}"
+        )
+    centred = settings.preprocessing == "original"
+    makers: dict[str, Callable[[], nn.Module]] = {
+        "small": lambda: FrameNetwork(small(shape[0]), shape, actions, centred=centred),
+        "large": lambda: FrameNetwork(
+            large(shape[0], settings.stride), shape, actions, centred=centred
+        ),
+        "grid": lambda: GridNetwork(shape, actions),
+        "vector": lambda: VectorNetwork(shape, actions),
+    }
+    network = makers[kind]()
     generator = torch.Generator().manual_seed(seed)
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):

@@ -1,25 +1,38 @@
 """A GA3C worker: trains one trial, step by step, and can be saved and restored."""
 
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from simsched.live.errors import DivergedError, LiveError
-from simsched.live.ga3c.agents import Agents, Episode
+from simsched.live.errors import DivergedError
+from simsched.live.ga3c.checkpoint import read_checkpoint, restore, write_checkpoint
+from simsched.live.ga3c.engines import (
+    Assembly,
+    env_threads,
+    first_group_size,
+    make_engine,
+    overlaps,
+)
 from simsched.live.ga3c.environment import EnvironmentGroup
+from simsched.live.ga3c.games import is_atari
+from simsched.live.ga3c.knobs import Knobs
+from simsched.live.ga3c.learner import Learner
+from simsched.live.ga3c.monitor import Monitor
 from simsched.live.ga3c.network import build
 from simsched.live.ga3c.settings import Settings
-from simsched.live.ga3c.trainer import NetworkPredictor, Trainer
+from simsched.live.ga3c.transfer import Transfer, choose_device
+from simsched.live.ga3c.turns import Engine
+from simsched.live.machine import available_cores
 
 
 class Row(NamedTuple):
     """An episode that ended, with the trial's counters at that moment."""
 
     seconds: float
-    """Training seconds: those spent inside `Worker.advance`."""
+    """Training seconds."""
     steps: int
     """Agent steps (after frame skip), summed over the trial's agents."""
     episodes: int
@@ -27,117 +40,172 @@ class Row(NamedTuple):
 
 
 class Worker:
-    """Trains one trial in the calling thread: agents act, the trainer learns, in turn.
+    """Trains one trial: agents act, predictors answer them, trainers learn.
 
-    A restored worker starts new episodes: those in flight when it was saved are lost.
+    A restored worker starts new episodes: those in flight when it was saved are lost, and so
+    are the samples that waited for training.
     """
 
-    def __init__(self, settings: Settings, checkpoint: Path | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        checkpoint: Path | None = None,
+        *,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
         """Construct environments and network, or restore them from a checkpoint.
+
+        Args:
+            settings: what to train and how.
+            checkpoint: what `save` wrote, of a worker for the same game and network.
+            clock: measures training seconds of engines in one thread: `time.monotonic`, the
+                default, or `time.process_time`, which other programs on the core cannot slow.
 
         Raises:
             LiveError: the game cannot be trained on, or the checkpoint does not fit.
         """
-        self.settings = settings
-        self.seconds = 0.0
-        self.steps = 0
-        self.episodes = 0
+        torch.set_num_threads(settings.threads or max(1, len(available_cores()) // 2))
+        device = choose_device(settings.device)
+        overlapped = overlaps(settings, frames=is_atari(settings.game), device=device)
+        self._environments = EnvironmentGroup(
+            settings,
+            first_group_size(settings, overlapped=overlapped),
+            threads=env_threads(settings) if overlapped else 1,
+        )
+        self.monitor = Monitor()
         self.diverged: str | None = None
-        self._environments = EnvironmentGroup(settings.game, settings.agents)
-        key = (settings.seed, settings.trial)
-        self._network = build(
-            self._environments.observation_shape,
-            frames=self._environments.frames,
-            actions=self._environments.actions,
-            seed=int(np.random.SeedSequence((*key, 0)).generate_state(1)[0]),
-        )
-        self._trainer = Trainer(self._network, settings)
-        if checkpoint is not None:
-            self._restore(checkpoint)
-        # Keyed by the steps too: a restored trial must not play its first episodes again.
-        seeds = np.random.SeedSequence((*key, 1, self.steps))
-        self._agents = Agents(
-            self._environments, settings.t_max, seeds, clip_rewards=settings.clip_rewards
-        )
-        self._predictor = NetworkPredictor(self._network)
+        self._engine: Engine | None = None
+        self._base_seconds, self._base_steps = 0.0, 0
+        self.episodes = 0
+        try:
+            key = (settings.seed, settings.trial)
+            network = build(
+                settings,
+                self._environments.observation_shape,
+                self._environments.observation_dtype,
+                self._environments.actions,
+                seed=int(np.random.SeedSequence((*key, 0)).generate_state(1)[0]),
+            ).to(device)
+            self._knobs = Knobs(settings)
+            self._learner = Learner(network, self._knobs)
+            random_states: list[dict[str, Any]] = []
+            if checkpoint is not None:
+                random_states = self._restore(checkpoint)
+            self._engine = make_engine(
+                Assembly(
+                    settings,
+                    self._learner,
+                    Transfer(device),
+                    self.monitor,
+                    self._environments,
+                    # Keyed by the steps too: a restored trial must not play the same episodes.
+                    (*key, 1),
+                    self._base_steps,
+                    random_states,
+                ),
+                clock,
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def settings(self) -> Settings:
+        """The settings, with all changes made at run time."""
+        return self._knobs.settings
+
+    @property
+    def engine(self) -> Engine:
+        """What drives the parts."""
+        assert self._engine is not None  # noqa: S101 - told to the type checker
+        return self._engine
+
+    @property
+    def network(self) -> torch.nn.Module:
+        """The one network; training goes on changing it."""
+        return self._learner.network
+
+    @property
+    def steps(self) -> int:
+        """Agent steps of the trial."""
+        return self._base_steps + self.engine.steps
+
+    @property
+    def seconds(self) -> float:
+        """Training seconds of the trial."""
+        return self._base_seconds + self.engine.seconds
+
+    @property
+    def updates(self) -> int:
+        """Updates of the network."""
+        return self._learner.updates
 
     def advance(self) -> list[Row]:
-        """Take one step with every agent and do the updates that are due.
+        """Train for a moment: a step of every agent, or a tenth of a second with threads.
 
-        Returns a row for each episode that ended, in agent order. If a number is no longer
-        finite, `diverged` says which, and the trial is over.
+        Returns a row for each episode that ended, in order. If a number is no longer finite,
+        `diverged` says which, and the trial is over.
+
+        Raises:
+            LiveError: a part of the worker died; the message names it and the cause.
         """
-        ended: list[Episode] = []
-        start = time.monotonic()
         try:
-            segments, ended = self._agents.step(self._predictor)
-            self.steps += self._environments.size
-            self._trainer.train(segments, self.steps)
+            self.engine.advance()
         except DivergedError as error:
             self.diverged = str(error)
-        self.seconds += time.monotonic() - start
         rows = []
-        for episode in ended:
+        for ended in self.engine.take_ended():
             self.episodes += 1
-            rows.append(Row(round(self.seconds, 6), self.steps, self.episodes, episode.score))
+            seconds = round(self._base_seconds + ended.seconds, 6)
+            steps = self._base_steps + ended.steps
+            rows.append(Row(seconds, steps, self.episodes, ended.episode.score))
         return rows
+
+    def change(self, **changes: Any) -> None:
+        """Change hyperparameters while training, as population based training does.
+
+        Raises:
+            LiveError: a value cannot work, or the setting cannot change at run time.
+        """
+        self._knobs.change(**changes)
 
     def check_finite(self) -> None:
         """Set `diverged` if a parameter is NaN or infinite."""
-        for name, parameter in self._network.named_parameters():
-            if not bool(torch.isfinite(parameter).all()):
-                self.diverged = f"parameter {name} is not finite"
+        try:
+            self._learner.check_finite()
+        except DivergedError as error:
+            self.diverged = str(error)
 
     def save(self, path: Path) -> bool:
-        """Write weights, optimizer and counters, to a temporary file first.
+        """Write all that training needs, to a temporary file first.
 
         Returns whether it did: a diverged trial is not saved.
         """
         self.check_finite()
         if self.diverged is not None:
             return False
-        state = {
-            "network": self._network.state_dict(),
-            "optimizer": self._trainer.optimizer.state_dict(),
-            "updates": self._trainer.updates,
-            "seconds": self.seconds,
-            "steps": self.steps,
-            "episodes": self.episodes,
-        }
-        temporary = path.with_name(f".{path.name}.tmp")
-        torch.save(state, temporary)
-        temporary.replace(path)
+        with self.engine.still() as random_states:
+            counters = {
+                "seconds": self.seconds,
+                "steps": self.steps,
+                "episodes": self.episodes,
+            }
+            state = self._learner.state()
+        write_checkpoint(path, {**state, **counters, "random": random_states})
         return True
 
-    def _restore(self, path: Path) -> None:
+    def _restore(self, path: Path) -> list[dict[str, Any]]:
         state = read_checkpoint(path)
-        try:
-            self._network.load_state_dict(state["network"])
-            self._trainer.optimizer.load_state_dict(state["optimizer"])
-        except (KeyError, RuntimeError, ValueError) as error:
-            reason = str(error).splitlines()[0]
-            raise LiveError(f"{path}: the checkpoint does not fit this trial: {reason}") from error
-        self._trainer.updates = int(state["updates"])
-        self.seconds = float(state["seconds"])
-        self.steps = int(state["steps"])
+        restore(self._learner, state, path)
+        self._base_seconds = float(state["seconds"])
+        self._base_steps = int(state["steps"])
         self.episodes = int(state["episodes"])
+        states: list[dict[str, Any]] = state["random"]["groups"]
+        return states
 
     def close(self) -> None:
-        """Release the environments."""
-        self._environments.close()
-
-
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Read what `Worker.save` wrote; nothing in the file is executed.
-
-    Raises:
-        LiveError: the file is missing or is no checkpoint.
-    """
-    try:
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        missing = {"network", "optimizer", "updates", "seconds", "steps", "episodes"} - set(state)
-    except Exception as error:  # torch.load raises a dozen unrelated classes
-        raise LiveError(f"{path}: not a readable checkpoint: {type(error).__name__}") from error
-    if missing:
-        raise LiveError(f"{path}: not a checkpoint, {sorted(missing)[0]!r} is missing")
-    return state
+        """End every thread and process, release the environments."""
+        if self._engine is not None:
+            self._engine.close()
+        else:
+            self._environments.close()
