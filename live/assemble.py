@@ -10,6 +10,7 @@ import numpy as np
 
 from simsched.live.errors import LiveError
 from simsched.live.ga3c.games import FRAME_SKIP, is_atari
+from simsched.live.ga3c.settings import Settings
 from simsched.live.parts import is_finished, read_lines, rows_path
 from simsched.live.plan import Plan
 from simsched.traces import Metadata, Trace, TraceSet, write
@@ -43,28 +44,41 @@ def metadata(plan: Plan, traces: list[Trace]) -> Metadata:
     cores = plan.sessions[-1].cores
     command = (
         f"simsched record --game {plan.game} --trials {plan.trials} --steps {plan.steps} "
-        f"--cores {cores} --seed {plan.seed} --agents {plan.training['agents']}"
+        f"--cores {cores} --cores-per-trial {plan.cores_per_trial} --clock {plan.clock} "
+        f"--seed {plan.seed} --preset published{_changed(plan)}"
     )
-    training = ", ".join(f"{name} {value}" for name, value in plan.training.items())
     skip = f" ({FRAME_SKIP} frames each)" if is_atari(plan.game) else ""
     hardware = dict.fromkeys(
-        f"{s.hardware}, {s.cores} trial(s) at a time, one core each" for s in plan.sessions
+        f"{s.hardware}; {max(1, s.cores // plan.cores_per_trial)} trial(s) at a time, "
+        f"{plan.cores_per_trial} core(s) each"
+        for s in plan.sessions
+    )
+    clock = (
+        "seconds are processor time of the trial's one thread"
+        if plan.clock == "cpu"
+        else "seconds are wall time"
     )
     return Metadata(
         game=plan.game,
         metric="return",
         mode="max",
         resource_note=f"steps are agent steps{skip}, summed over a trial's agents; "
-        "scores are undiscounted, unclipped returns of whole episodes",
+        f"{clock}; scores are undiscounted, unclipped returns of whole episodes",
         space=plan.space,
         seed=plan.seed,
         hardware="; ".join(hardware),
         versions=plan.sessions[-1].versions,
         date=plan.sessions[0].date,
-        recorded_by=f"{command}; GA3C on one thread, RMSProp, {training}; "
-        f"{len(plan.sessions)} session(s)",
+        recorded_by=f"{command}; {len(plan.sessions)} session(s)",
         ends={str(trace.trial): trace.end for trace in traces},
     )
+
+
+def _changed(plan: Plan) -> str:
+    """Return the options that set what differs from the published settings."""
+    published = msgspec.structs.asdict(Settings(game=plan.game))
+    changed = {k: v for k, v in plan.training.items() if v != published[k]}
+    return "".join(f" --set {name}={value}" for name, value in changed.items())
 
 
 def assemble(plan: Plan, parts: Path, out: Path) -> Path:

@@ -4,6 +4,7 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+from collections.abc import Collection
 from pathlib import Path
 
 from simsched._version import __version__
@@ -37,10 +38,10 @@ def available_cores() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-def pin_to_core(core: int) -> None:
-    """Keep this process and its threads on one core, where the system can do that."""
+def pin_to_cores(cores: Collection[int]) -> None:
+    """Keep this process and its threads on these cores, where the system can do that."""
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {core})
+        os.sched_setaffinity(0, set(cores))
 
 
 def processor() -> str:

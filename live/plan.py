@@ -1,5 +1,6 @@
 """What a recording is to hold, written down before the first trial starts."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,9 @@ import msgspec
 
 from simsched.draws import keyed
 from simsched.live.errors import LiveError
-from simsched.live.ga3c.settings import Settings
+from simsched.live.ga3c.settings import PRESETS, Settings
 from simsched.live.parts import write_atomically
+from simsched.live.training import Clock
 from simsched.messages import Hparams
 from simsched.space import PUBLISHED_GA3C
 
@@ -35,6 +37,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     space: dict[str, Any]
     training: dict[str, Any]
     """The settings that all trials share."""
+    cores_per_trial: int = 1
+    clock: Clock = "wall"
+    """What `seconds` are."""
     hparams: list[Hparams]
     """By trial."""
     sessions: list[Session] = []
@@ -54,10 +59,28 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         write_atomically(parts / PLAN_FILE, content + b"\n")
 
 
-def make_plan(game: str, *, trials: int, steps: int, seed: int, agents: int) -> Plan:
+def make_plan(
+    game: str,
+    *,
+    trials: int,
+    steps: int,
+    seed: int,
+    cores_per_trial: int = 1,
+    clock: Clock = "wall",
+    training: Mapping[str, Any] = PRESETS["repeatable"],
+) -> Plan:
     """Draw the trials of a recording from the published GA3C search space.
 
     Trial k gets what random search with this seed suggests to its trial k.
+
+    Args:
+        game: its canonical name.
+        trials: how many configurations.
+        steps: agent steps of each.
+        seed: keys every draw.
+        cores_per_trial: cores that one trial has to itself.
+        clock: what `seconds` are: wall time, or processor time of trials in one thread.
+        training: settings that all trials share, where they differ from the defaults.
 
     Raises:
         LiveError: a value makes no sense. Whether the game exists is not checked here.
@@ -65,8 +88,9 @@ def make_plan(game: str, *, trials: int, steps: int, seed: int, agents: int) -> 
     for name, value in (("trials", trials), ("steps", steps)):
         if value < 1:
             raise LiveError(f"{name}: {value} is too small, use 1 or more")
-    defaults = Settings(game=game, seed=seed, agents=agents)
     own = {"game", "seed", "trial", *PUBLISHED_GA3C.parameters}
+    shared = {name: value for name, value in training.items() if name not in own}
+    settings = Settings(game=game, seed=seed, **shared)
     return Plan(
         game=game,
         trials=trials,
@@ -74,8 +98,10 @@ def make_plan(game: str, *, trials: int, steps: int, seed: int, agents: int) -> 
         seed=seed,
         space=PUBLISHED_GA3C.to_json(),
         training={
-            key: value for key, value in msgspec.structs.asdict(defaults).items() if key not in own
+            key: value for key, value in msgspec.structs.asdict(settings).items() if key not in own
         },
+        cores_per_trial=cores_per_trial,
+        clock=clock,
         hparams=[PUBLISHED_GA3C.sample(keyed(seed, "suggest", trial)) for trial in range(trials)],
     )
 

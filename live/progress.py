@@ -5,11 +5,13 @@ import time
 from typing import Protocol, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 
+from simsched.live.ga3c.games import FRAME_SKIP, is_atari
 from simsched.live.plan import Plan
-from simsched.live.trial_process import Failure, Progress
+from simsched.live.training import Progress
+from simsched.live.trial_process import Failure
 
 PLAIN_EVERY_S = 30.0
 """How often plain lines say how far the recording is."""
@@ -36,6 +38,7 @@ class Counts:
         self.trials = plan.trials
         self.total_steps = plan.trials * plan.steps
         self.finished = 0
+        self.atari = is_atari(plan.game)
         self._trial_steps = plan.steps
         self._steps: dict[int, int] = {}
         self._ended_steps = 0
@@ -65,13 +68,25 @@ class Counts:
                 self._begun[message.trial] += skipped
                 self._steps[message.trial] += skipped
 
-    def summary(self) -> str:
-        """Return one line: trials, steps, speed and time left."""
+    @property
+    def speed(self) -> str:
+        """Steps per second, and frames where the game has them."""
+        speed = self.steps_per_s
+        frames = f" ({speed * FRAME_SKIP:,.0f} frames/s)" if self.atari else ""
+        return f"{speed:,.0f} steps/s{frames}"
+
+    @property
+    def left(self) -> str:
+        """Time left at the speed so far."""
         speed = self.steps_per_s
         left = (self.total_steps - self.steps) / speed if speed > 0 else float("nan")
+        return f"{_duration(left)} left"
+
+    def summary(self) -> str:
+        """Return one line: trials, steps, speed and time left."""
         return (
             f"{self.finished}/{self.trials} trials, {self.steps:,}/{self.total_steps:,} steps, "
-            f"{speed:,.0f} steps/s, {_duration(left)} left"
+            f"{self.speed}, {self.left}"
         )
 
 
@@ -120,20 +135,21 @@ class LineDisplay:
 
 
 class BarDisplay:
-    """A progress bar, with a line above it for each trial that ends."""
+    """A bar for the whole and one for each running trial; a line for each trial that ends."""
 
     def __init__(self, plan: Plan) -> None:
         self.counts = Counts(plan)
+        self._trial_steps = plan.steps
         self._bar = Bar(
             TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[speed]:,.0f} steps/s"),
-            TimeRemainingColumn(),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[detail]}"),
             console=Console(stderr=True),
         )
         self._task = self._bar.add_task(
-            self._description(), total=self.counts.total_steps, speed=0.0
+            self._description(), total=self.counts.total_steps, detail=""
         )
+        self._trials: dict[int, TaskID] = {}
 
     def _description(self) -> str:
         return f"{self.counts.finished}/{self.counts.trials} trials"
@@ -149,11 +165,29 @@ class BarDisplay:
         """Take in one message."""
         if isinstance(message, Progress):
             self.counts.add(message)
+            self._show_trial(message)
             self._bar.update(
                 self._task,
                 completed=self.counts.steps,
                 description=self._description(),
-                speed=self.counts.steps_per_s,
+                detail=f"{self.counts.speed}, {self.counts.left}",
             )
         if isinstance(message, Failure) or message.end is not None:
+            task = self._trials.pop(message.trial, None)
+            if task is not None:
+                self._bar.remove_task(task)
             self._bar.console.print(trial_line(message), markup=False, highlight=False)
+
+    def _show_trial(self, message: Progress) -> None:
+        if message.end is not None:
+            return
+        if message.trial not in self._trials:
+            self._trials[message.trial] = self._bar.add_task(
+                f"trial {message.trial}", total=self._trial_steps, detail=""
+            )
+        score = "" if message.recent_score is None else f", score {message.recent_score:.1f}"
+        self._bar.update(
+            self._trials[message.trial],
+            completed=message.steps,
+            detail=f"{message.steps:,} steps{score}",
+        )

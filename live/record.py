@@ -20,16 +20,14 @@ import msgspec
 from simsched.live import machine
 from simsched.live.assemble import assemble, sha256
 from simsched.live.errors import LiveError
+from simsched.live.ga3c.engines import overlaps
 from simsched.live.ga3c.environment import EnvironmentGroup
+from simsched.live.ga3c.network import build
+from simsched.live.ga3c.transfer import choose_device
 from simsched.live.parts import folder_lock, is_finished, read_lines, rows_path
 from simsched.live.plan import Plan, Session, read_plan, require_same
-from simsched.live.trial_process import (
-    Failure,
-    Progress,
-    Task,
-    finished_progress,
-    run_trial,
-)
+from simsched.live.training import Progress, finished_progress
+from simsched.live.trial_process import Failure, Task, run_trial
 
 STOP_PATIENCE_S = 20.0
 """How long workers may take to save a checkpoint when the recording is interrupted."""
@@ -45,14 +43,18 @@ def parts_folder(out: Path) -> Path:
     return out.with_name(out.name + ".parts")
 
 
-def record(plan: Plan, out: Path, *, cores: int, listener: Listener) -> Path:
+def record(
+    plan: Plan, out: Path, *, cores: int, listener: Listener, tensorboard: bool = False
+) -> Path:
     """Train every trial of a plan and write their learning curves.
 
     Args:
         plan: what to record; its game under the canonical name.
         out: the trace file to write. Parts are kept in a folder beside it.
-        cores: trials trained side by side, each by a process on a core of its own.
+        cores: how many may be used; trials are trained side by side, each by a process on
+            cores of its own.
         listener: is told how each trial gets on; called in this thread.
+        tensorboard: whether each trial writes TensorBoard event files into the parts folder.
 
     Raises:
         LiveError: the output is somebody else's, the parts are those of another recording,
@@ -65,6 +67,10 @@ def record(plan: Plan, out: Path, *, cores: int, listener: Listener) -> Path:
     if not 1 <= cores <= len(available):
         raise LiveError(
             f"cores: {cores} must be from 1 to {len(available)}, which are available here"
+        )
+    if plan.cores_per_trial > cores:
+        raise LiveError(
+            f"cores-per-trial: {plan.cores_per_trial} is more than the {cores} cores that are used"
         )
     _require_trainable(plan)
     parts = parts_folder(out)
@@ -84,7 +90,9 @@ def record(plan: Plan, out: Path, *, cores: int, listener: Listener) -> Path:
             raise LiveError(f"{out}: exists and is not this recording's; use another --out")
         if _unfinished(plan, parts):
             plan = _begin_session(plan, parts, cores)
-            failures = _train_all(plan, parts, available[:cores], listener)
+            each = plan.cores_per_trial
+            slots = [tuple(available[k : k + each]) for k in range(0, cores - each + 1, each)]
+            failures = _train_all(plan, parts, slots, listener, tensorboard=tensorboard)
             if failures:
                 trials = ", ".join(str(failure.trial) for failure in failures)
                 raise LiveError(
@@ -96,9 +104,22 @@ def record(plan: Plan, out: Path, *, cores: int, listener: Listener) -> Path:
 
 def _require_trainable(plan: Plan) -> None:
     """Refuse a game, or a trial's settings, before anything is written."""
-    EnvironmentGroup(plan.settings(0), 1).close()
-    for trial in range(plan.trials):
-        plan.settings(trial)
+    settings = [plan.settings(trial) for trial in range(plan.trials)]
+    first = EnvironmentGroup(settings[0], 1)
+    first.close()
+    device = choose_device(settings[0].device)
+    many_threads = overlaps(
+        settings[0], frames=first.frames, device=device, cores=plan.cores_per_trial
+    )
+    if plan.clock == "cpu" and (
+        many_threads or settings[0].algorithm == "a3c" or device.type != "cpu"
+    ):
+        raise LiveError(
+            "clock: cpu measures training in one thread; use wall, or --set overlap=off"
+        )
+    build(
+        settings[0], first.observation_shape, first.observation_dtype, first.actions, seed=0
+    )
 
 
 def _unfinished(plan: Plan, parts: Path) -> list[int]:
@@ -116,18 +137,25 @@ def _begin_session(plan: Plan, parts: Path, cores: int) -> Plan:
 @dataclass(slots=True)
 class _Worker:
     trial: int
-    core: int
+    cores: tuple[int, ...]
     process: BaseProcess
     over: bool = False
     """Whether it has said how it ended."""
 
 
-def _train_all(plan: Plan, parts: Path, cores: list[int], listener: Listener) -> list[Failure]:
-    """Run a process for each unfinished trial, as many at a time as there are cores."""
+def _train_all(
+    plan: Plan,
+    parts: Path,
+    slots: list[tuple[int, ...]],
+    listener: Listener,
+    *,
+    tensorboard: bool,
+) -> list[Failure]:
+    """Run a process for each unfinished trial, as many at a time as there are sets of cores."""
     waiting = _unfinished(plan, parts)
     for trial in sorted(set(range(plan.trials)) - set(waiting)):
         listener(finished_progress(trial, read_lines(rows_path(parts, trial))))
-    free = list(cores)
+    free = list(slots)
     running: dict[Connection, _Worker] = {}
     failures: list[Failure] = []
 
@@ -139,15 +167,17 @@ def _train_all(plan: Plan, parts: Path, cores: list[int], listener: Listener) ->
     try:
         while waiting or running:
             while waiting and free:
-                trial, core = waiting.pop(0), free.pop(0)
-                task = Task(plan.settings(trial), plan.steps, parts, core)
+                trial, cores = waiting.pop(0), free.pop(0)
+                events = parts / "tensorboard" / f"trial-{trial:04d}" if tensorboard else None
+                settings = plan.settings(trial)
+                task = Task(settings, plan.steps, parts, cores, plan.clock, events)
                 connection, process = _start(task)
-                running[connection] = _Worker(trial, core, process)
+                running[connection] = _Worker(trial, cores, process)
             for ready in (c for c in wait(list(running)) if isinstance(c, Connection)):
                 worker = running[ready]
                 if not _receive(ready, worker, hear):
                     del running[ready]
-                    free.append(worker.core)
+                    free.append(worker.cores)
     finally:
         _stop(running)  # there are some only if we were interrupted
     return failures

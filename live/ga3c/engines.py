@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from simsched.live.errors import LiveError
-from simsched.live.ga3c.adjust import Parts
+from simsched.live.ga3c.adjust import Parts, RandomWalk, Strategy
 from simsched.live.ga3c.agents import AgentGroup
 from simsched.live.ga3c.batches import Batcher
 from simsched.live.ga3c.compiled import compile_loss, worth_compiling
@@ -33,13 +33,22 @@ class Sizes(NamedTuple):
     trainers: int
 
 
-def overlaps(settings: Settings, *, frames: bool, device: torch.device) -> bool:
-    """Whether GA3C's parts run in threads of their own."""
+def overlaps(
+    settings: Settings, *, frames: bool, device: torch.device, cores: int | None = None
+) -> bool:
+    """Whether GA3C's parts run in threads of their own.
+
+    Args:
+        settings: of the worker.
+        frames: whether it sees frames.
+        device: the network's.
+        cores: that the worker has; by default those this process may use.
+    """
     if settings.algorithm != "ga3c" or settings.overlap == "off":
         return False
     if settings.overlap == "on" or settings.adjust != "none":
         return True
-    return frames and (device.type == "cuda" or len(available_cores()) > 1)
+    return frames and (device.type == "cuda" or (cores or len(available_cores())) > 1)
 
 
 def limits(settings: Settings) -> tuple[Parts, Parts]:
@@ -77,8 +86,8 @@ class Assembly(NamedTuple):
     """The first group; the others are made like it."""
     seed_key: tuple[int, ...]
     start_steps: int
-    random_states: list[dict[str, Any]]
-    """Of a checkpoint, by group; empty without one."""
+    random_states: dict[str, Any]
+    """Of a checkpoint: `groups` and, where parts are adjusted, `adjust`; empty without one."""
 
 
 def make_engine(assembly: Assembly, clock: Callable[[], float] | None) -> Engine:
@@ -91,7 +100,7 @@ def make_engine(assembly: Assembly, clock: Callable[[], float] | None) -> Engine
     settings, device = assembly.settings, assembly.transfer.device
     if overlaps(settings, frames=assembly.environments.frames, device=device):
         if clock is not None and clock is not time.monotonic:
-            raise LiveError("clock: cpu measures one thread; use wall, or overlap off")
+            raise LiveError("clock: cpu measures training in one thread; use wall")
         return _overlapped(assembly)
     group = _group(assembly, assembly.environments, 0, stagger=settings.algorithm == "ga3c")
     kind = A2CEngine if settings.algorithm == "a2c" else TurnsEngine
@@ -129,7 +138,23 @@ def _overlapped(assembly: Assembly) -> Engine:
         Batcher(assembly.learner.knobs),
         assembly.monitor,
         assembly.start_steps,
+        _strategy(assembly),
     )
+
+
+def _strategy(assembly: Assembly) -> Strategy | None:
+    settings = assembly.settings
+    if settings.adjust == "none":
+        return None
+    least, most = limits(settings)
+    start = Parts(
+        settings.groups, settings.predictors, settings.trainers, settings.training_queue
+    )
+    random = np.random.default_rng(np.random.SeedSequence((*assembly.seed_key, 2)))
+    walk = RandomWalk(start, least, most, random)
+    if "adjust" in assembly.random_states:
+        walk.restore(assembly.random_states["adjust"])
+    return walk
 
 
 def first_group_size(settings: Settings, *, overlapped: bool) -> int:
@@ -147,8 +172,9 @@ def _group(
 ) -> AgentGroup:
     seeds = np.random.SeedSequence((*assembly.seed_key, assembly.start_steps, *([k] if k else [])))
     group = AgentGroup(environments, assembly.learner.knobs, seeds, stagger=stagger)
-    if k < len(assembly.random_states):
-        group.random.bit_generator.state = assembly.random_states[k]
+    states = assembly.random_states.get("groups", [])
+    if k < len(states):
+        group.random.bit_generator.state = states[k]
     return group
 
 

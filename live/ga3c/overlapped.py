@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from simsched.live.ga3c.adjust import Parts
+from simsched.live.ga3c.adjust import Parts, Strategy
+from simsched.live.ga3c.adjusting import adjust_loop
 from simsched.live.ga3c.agents import AgentGroup, Segment
 from simsched.live.ga3c.batches import Batcher
 from simsched.live.ga3c.crew import Crew
@@ -43,6 +44,7 @@ class OverlappedEngine:
         batcher: Batcher,
         monitor: Monitor,
         start_steps: int,
+        strategy: Strategy | None = None,
     ) -> None:
         """Start the threads.
 
@@ -54,6 +56,7 @@ class OverlappedEngine:
             batcher: what the trainers share.
             monitor: counts.
             start_steps: agent steps before this engine, for the schedules.
+            strategy: adjusts the numbers of parts while they work.
         """
         self.steps = 0
         self.monitor = monitor
@@ -79,6 +82,10 @@ class OverlappedEngine:
             self.crew.start(f"predictor {k}", self._predictor_loop(k, predictor))
         for k, trainer in enumerate(trainers):
             self.crew.start(f"trainer {k}", self._trainer_loop(k, trainer))
+        self.strategy = strategy
+        if strategy is not None:
+            after_s, every_s = settings.adjust_after_s, settings.adjust_every_s
+            self.crew.start("adjuster", adjust_loop(self, strategy, after_s, every_s))
 
     @property
     def seconds(self) -> float:
@@ -111,7 +118,12 @@ class OverlappedEngine:
         with ExitStack() as held:
             for lock in self._group_locks:
                 held.enter_context(lock)
-            yield {"groups": [group.random.bit_generator.state for group in self._groups]}
+            state: dict[str, Any] = {
+                "groups": [group.random.bit_generator.state for group in self._groups]
+            }
+            if self.strategy is not None:
+                state["adjust"] = self.strategy.snapshot()
+            yield state
 
     def close(self) -> None:
         """End every thread, release the environments."""

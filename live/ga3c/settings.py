@@ -136,7 +136,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise LiveError(f"adjust_every_s: {self.adjust_every_s} must be 0.1 or more")
         if not 1 <= self.stride <= 4:
             raise LiveError(f"stride: {self.stride} is outside 1 to 4")
+        self._check_choices()
         self._check_parts()
+
+    def _check_choices(self) -> None:
+        for name, annotation in _CHOICES.items():
+            if getattr(self, name) not in annotation.__args__:
+                value = getattr(self, name)
+                known = list(annotation.__args__)
+                hint = nearest(str(value), known)
+                raise LiveError(f"{name}: {value!r} is none of {', '.join(known)}{hint}")
 
     def _check_parts(self) -> None:
         for name in ("groups", "predictors"):
@@ -148,12 +157,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise LiveError(f"vtrace: {self.algorithm} has no lag to correct, use it with ga3c")
         if self.adjust != "none" and (self.algorithm != "ga3c" or self.overlap == "off"):
             raise LiveError(f"adjust: {self.adjust} needs algorithm ga3c and overlap on")
-        for name, annotation in _CHOICES.items():
-            if getattr(self, name) not in annotation.__args__:
-                value = getattr(self, name)
-                known = list(annotation.__args__)
-                hint = nearest(str(value), known)
-                raise LiveError(f"{name}: {value!r} is none of {', '.join(known)}{hint}")
+        if self.adjust != "none" and self.predictors > self.groups:
+            raise LiveError(
+                f"predictors: {self.predictors} is more than the {self.groups} groups; more can "
+                "only idle, so they cannot be adjusted"
+            )
 
 
 _LEAST = {

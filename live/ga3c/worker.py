@@ -22,6 +22,7 @@ from simsched.live.ga3c.knobs import Knobs
 from simsched.live.ga3c.learner import Learner
 from simsched.live.ga3c.monitor import Monitor
 from simsched.live.ga3c.network import build
+from simsched.live.ga3c.overlapped import OverlappedEngine
 from simsched.live.ga3c.settings import Settings
 from simsched.live.ga3c.transfer import Transfer, choose_device
 from simsched.live.ga3c.turns import Engine
@@ -88,7 +89,7 @@ class Worker:
             ).to(device)
             self._knobs = Knobs(settings)
             self._learner = Learner(network, self._knobs)
-            random_states: list[dict[str, Any]] = []
+            random_states: dict[str, Any] = {}
             if checkpoint is not None:
                 random_states = self._restore(checkpoint)
             self._engine = make_engine(
@@ -139,6 +140,12 @@ class Worker:
     def updates(self) -> int:
         """Updates of the network."""
         return self._learner.updates
+
+    def part_counts(self) -> dict[str, float]:
+        """Return how many parts are active, if that changes while training; else nothing."""
+        if self.settings.adjust == "none" or not isinstance(self.engine, OverlappedEngine):
+            return {}
+        return {f"adjust/{name}": n for name, n in self.engine.parts._asdict().items()}
 
     def advance(self) -> list[Row]:
         """Train for a moment: a step of every agent, or a tenth of a second with threads.
@@ -194,14 +201,14 @@ class Worker:
         write_checkpoint(path, {**state, **counters, "random": random_states})
         return True
 
-    def _restore(self, path: Path) -> list[dict[str, Any]]:
+    def _restore(self, path: Path) -> dict[str, Any]:
         state = read_checkpoint(path)
         restore(self._learner, state, path)
         self._base_seconds = float(state["seconds"])
         self._base_steps = int(state["steps"])
         self.episodes = int(state["episodes"])
-        states: list[dict[str, Any]] = state["random"]["groups"]
-        return states
+        random_states: dict[str, Any] = state["random"]
+        return random_states
 
     def close(self) -> None:
         """End every thread and process, release the environments."""

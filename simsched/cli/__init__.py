@@ -15,6 +15,7 @@ COMMANDS = {
     "simulate": ("simulate", "Rehearse a search on a simulated cluster and compare schedulers."),
     "schedulers": ("schedulers", "List the schedulers, or explain one with its formulas."),
     "traces": ("traces", "List, show, check, import or synthesize learning curves."),
+    "train": ("train", "Train one agent with GA3C."),
     "record": ("record", "Train trials for real and record their learning curves."),
 }
 """Name: the module that holds the command under that name, and its line in the help."""

@@ -57,14 +57,8 @@ def _claim(out: str | None, made: list[Path]) -> Path:
     """Return a folder that nobody else writes to; `made` gets every folder made for it."""
     if out is None:
         _make(Path("runs"), made, "runs")
-        number = 1
-        while True:
-            folder = Path("runs", NUMBERED.format(number))
-            with suppress(FileExistsError):
-                folder.mkdir()
-                made.append(folder)
-                return folder
-            number += 1
+        made.append(numbered_folder(NUMBERED))
+        return made[-1]
     folder = Path(out)
     if folder.is_dir():
         if any(folder.iterdir()):
@@ -74,6 +68,17 @@ def _claim(out: str | None, made: list[Path]) -> Path:
         raise SimschedError(f"--out {out}: it is a file; name a new folder")
     _make(folder, made, f"--out {out}")
     return folder
+
+
+def numbered_folder(pattern: str) -> Path:
+    """Make and return the first folder in `runs` of this pattern that nobody has made yet."""
+    number = 1
+    while True:
+        folder = Path("runs", pattern.format(number))
+        with suppress(FileExistsError):
+            folder.mkdir(parents=True)
+            return folder
+        number += 1
 
 
 def _not_empty(folder: Path) -> SimschedError:

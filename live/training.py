@@ -1,0 +1,191 @@
+"""Training one trial to its end: rows, checkpoints, progress; stopped and taken up at will."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from simsched.live.errors import LiveError
+from simsched.live.ga3c.settings import Settings
+from simsched.live.parts import End, Line, TrialLog, is_finished, read_lines
+
+if TYPE_CHECKING:
+    from simsched.live.ga3c.worker import Worker
+
+Clock: TypeAlias = Literal["wall", "cpu"]
+"""What training seconds are: of a clock on the wall, or of processor time."""
+
+CLOCKS: dict[Clock, Callable[[], float]] = {"wall": time.monotonic, "cpu": time.process_time}
+
+CHECKPOINT_STEPS = 20_000
+"""Agent steps between two checkpoints, at least."""
+REPORT_S = 0.5
+RECENT = 100
+"""Episodes in the mean that is shown as progress."""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a trial is."""
+
+    trial: int
+    steps: int
+    episodes: int
+    seconds: float
+    recent_score: float | None
+    end: End | None = None
+    """Set once the trial is over and its file complete."""
+
+
+class Job(NamedTuple):
+    """A trial to train."""
+
+    settings: Settings
+    steps: int
+    """Agent steps after which it is complete."""
+    rows: Path
+    """Its file of lines; see `simsched.live.parts`."""
+    checkpoint: Path
+    clock: Clock = "wall"
+    tensorboard: Path | None = None
+    """Folder for event files; None writes none."""
+    keep_checkpoint: bool = False
+    """Whether the last checkpoint stays once the trial is complete."""
+
+
+def train(job: Job, report: Callable[[Progress], bool]) -> End | None:
+    """Train a trial from its checkpoint, if it has one, to its end.
+
+    Args:
+        job: the trial.
+        report: called about twice a second, and at the end; it returns True to stop, then the
+            trial is saved first. An exception that it raises ends the training unsaved.
+
+    Returns how the trial ended; None if it was stopped.
+
+    Raises:
+        LiveError: files that do not fit together, or a part of the worker died.
+    """
+    log = TrialLog(job.rows)
+    lines = read_lines(job.rows)
+    if is_finished(lines):  # by a worker that outlived its recorder, while this one waited
+        progress = finished_progress(job.settings.trial, lines)
+        report(progress)
+        return progress.end
+    with closing(_resume(job, lines)) as worker:
+        log.keep(worker.episodes)
+        recent = deque((line.score for line in lines[: worker.episodes]), maxlen=RECENT)
+        if not _loop(job, worker, log, recent, report):
+            return None
+        worker.check_finite()
+        end: End = "complete" if worker.diverged is None else "diverged"
+        if job.keep_checkpoint and end == "complete":
+            log.sync()
+            worker.save(job.checkpoint)
+        log.write([Line(round(worker.seconds, 6), worker.steps, worker.episodes, None, end)])
+        log.sync()
+        log.close()
+        if not job.keep_checkpoint:
+            job.checkpoint.unlink(missing_ok=True)
+        report(_progress(worker, recent, end))
+        return end
+
+
+def _loop(
+    job: Job,
+    worker: "Worker",
+    log: TrialLog,
+    recent: deque[float | None],
+    report: Callable[[Progress], bool],
+) -> bool:
+    """Train until the trial is over; False if it was stopped, and saved, before."""
+    with ExitStack() as stack:
+        scalars = stack.enter_context(_Scalars(job, worker)) if job.tensorboard else None
+        report(_progress(worker, recent))
+        saved_steps, reported_s = worker.steps, time.monotonic()
+        while worker.steps < job.steps and worker.diverged is None:
+            rows = worker.advance()
+            log.write([Line(*row) for row in rows])
+            recent.extend(row.score for row in rows)
+            now = time.monotonic()
+            stop = False
+            if now - reported_s > REPORT_S:
+                reported_s = now
+                stop = report(_progress(worker, recent))
+                if scalars is not None:
+                    scalars.write_now_and_then()
+            if stop or worker.steps - saved_steps >= CHECKPOINT_STEPS:
+                log.sync()  # the rows that a checkpoint counts must be on the disk before it is
+                worker.save(job.checkpoint)
+                saved_steps = worker.steps
+            if stop:
+                return False
+    return True
+
+
+class _Scalars:
+    """Writes a worker's scalars to TensorBoard every few seconds, and at the end."""
+
+    def __init__(self, job: Job, worker: "Worker") -> None:
+        from simsched.live.ga3c.scalars import EVERY_S, Scalars, TensorBoard
+
+        assert job.tensorboard is not None  # noqa: S101 - told to the type checker
+        self._worker = worker
+        self._board = TensorBoard(job.tensorboard)
+        self._scalars = Scalars(worker.monitor)
+        self._every_s = EVERY_S
+        self._written_s = time.monotonic()
+
+    def write_now_and_then(self) -> None:
+        if time.monotonic() - self._written_s >= self._every_s:
+            self._write()
+
+    def _write(self) -> None:
+        self._written_s = time.monotonic()
+        values = {**self._scalars.read(), **self._worker.part_counts()}
+        self._board.write(values, self._worker.steps)
+
+    def __enter__(self) -> "_Scalars":
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self._write()
+        self._board.__exit__(None, None, None)
+
+
+def _resume(job: Job, lines: list[Line]) -> "Worker":
+    """Make the worker, from the trial's checkpoint if there is one."""
+    # Imported here so that cores are chosen before torch and ale-py make their threads.
+    from simsched.live.ga3c.worker import Worker
+
+    exists = job.checkpoint.exists()
+    worker = Worker(
+        job.settings, job.checkpoint if exists else None, clock=CLOCKS[job.clock]
+    )
+    if len(lines) < worker.episodes:
+        worker.close()
+        raise LiveError(
+            f"{job.rows}: has {len(lines)} episodes but its checkpoint {worker.episodes}; "
+            f"delete {job.checkpoint.name} and {job.rows.name} to train the trial anew"
+        )
+    return worker
+
+
+def finished_progress(trial: int, lines: list[Line]) -> Progress:
+    """Return the last word on a finished trial, from its lines."""
+    last = lines[-1]
+    scores = [line.score for line in lines[-RECENT - 1 : -1] if line.score is not None]
+    recent = sum(scores) / len(scores) if scores else None
+    return Progress(trial, last.steps, last.episodes, last.seconds, recent, last.end)
+
+
+def _progress(
+    worker: "Worker", recent: Collection[float | None], end: End | None = None
+) -> Progress:
+    scores = [score for score in recent if score is not None]
+    mean = sum(scores) / len(scores) if scores else None
+    trial = worker.settings.trial
+    return Progress(trial, worker.steps, worker.episodes, worker.seconds, mean, end)

@@ -1,0 +1,211 @@
+"""`simsched train`: train one agent with GA3C."""
+
+import json
+import sys
+from contextlib import closing, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from simsched.cli.output import json_file, numbered_folder
+from simsched.cli.training_options import SECTIONS, setting_options
+from simsched.live.ga3c.settings import PRESETS
+
+if TYPE_CHECKING:
+    from simsched.live.parts import End
+    from simsched.live.plan import Plan
+    from simsched.live.training import Progress
+
+
+class _Sectioned(click.Command):
+    """A command whose help lists GA3C's settings in sections of their own."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        title, sections = "Options", dict[str, list[tuple[str, str]]]()
+        for param in self.get_params(ctx):
+            title = SECTIONS.get(param.name or "", title)
+            if (record := param.get_help_record(ctx)) is not None:
+                # --help comes last, but belongs to the first.
+                sections.setdefault("Options" if param.name == "help" else title, []).append(record)
+        for name, rows in sections.items():
+            with formatter.section(name):
+                formatter.write_dl(rows, col_max=24)
+
+
+@click.command(
+    cls=_Sectioned,
+    epilog="""\b
+Examples:
+  simsched train --game CartPole-v1 --steps 100000 --learning-rate 1e-3
+  simsched train --game MsPacman --steps 1000000 --tensorboard
+  simsched train --resume runs/train-1
+  simsched train --resume runs/train-1 --video pacman.mp4
+  simsched train --game Pong --preset published --adjust random-walk
+  simsched train --game Breakout --vtrace true --device cuda
+
+\b
+Presets:
+  fast        one predictor, one trainer, batches of 160: the most samples per
+              second on a few cores; the defaults below are its
+  published   the settings of the GA3C paper and its code
+  repeatable  by turns in one thread: same seed, same scores
+""",
+)
+@click.option("--game", help="An Atari game, or a Gymnasium environment with discrete actions.")
+@click.option("--steps", default=1_000_000, show_default=True, help="Agent steps to train for.")
+@click.option("--seed", default=0, show_default=True, help="What every random draw is keyed by.")
+@click.option(
+    "--preset",
+    type=click.Choice(sorted(PRESETS)),
+    metavar="|".join(PRESETS),
+    default="fast",
+    show_default=True,
+    help="Where settings come from that are not given.",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A new folder for the run.  [default: runs/train-N]",
+)
+@click.option(
+    "--resume",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Go on with a run, with its settings.",
+)
+@click.option("--tensorboard", is_flag=True, help="Write TensorBoard event files.")
+@click.option(
+    "--video",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.mp4",
+    help="Film an evaluation episode once the run is complete.",
+)
+@click.option("--json", "json_name", metavar="FILE", help="Write the results as JSON; - prints.")
+@setting_options("fast")
+def train(
+    game: str | None,
+    steps: int,
+    seed: int,
+    preset: str,
+    out: Path | None,
+    resume: Path | None,
+    tensorboard: bool,
+    video: Path | None,
+    json_name: str | None,
+    **settings: str | None,
+) -> None:
+    """Train one agent with GA3C.
+
+    Keeps the score of every episode as a learning curve that `simsched simulate --traces` reads,
+    and checkpoints. Ctrl-C saves and stops; --resume goes on.
+    """
+    from simsched.live.machine import require_training_packages
+
+    require_training_packages()
+    with json_file(json_name) as write:
+        if resume is not None:
+            folder, plan = resume, _resumed(resume, game, settings)
+        else:
+            plan = _planned(game, steps, seed, preset, settings)
+            folder = out if out is not None else numbered_folder("train-{}")
+            _claim(folder)
+        result = _run(plan, folder, tensorboard=tensorboard)
+        if video is not None and result["end"] is not None:
+            result["evaluation_score"] = _film(plan, folder, video)
+        text = json.dumps(result, indent=2) + "\n"
+        write(text.encode())
+        if json_name == "-":
+            click.echo(text, nl=False)
+    if result["end"] is None:
+        raise click.exceptions.Exit(130)
+
+
+def _planned(
+    game: str | None, steps: int, seed: int, preset: str, settings: dict[str, str | None]
+) -> "Plan":
+    from simsched.cli.training_options import chosen
+    from simsched.live.errors import LiveError
+    from simsched.live.ga3c.environment import EnvironmentGroup
+    from simsched.live.ga3c.games import canonical_game
+    from simsched.live.ga3c.network import build
+    from simsched.live.ga3c.settings import Settings
+    from simsched.live.ga3c.transfer import choose_device
+    from simsched.live.run_one import plan_run
+
+    if game is None:
+        raise LiveError("--game: say what to train, for example MsPacman or CartPole-v1")
+    chosen_settings = Settings(
+        game=canonical_game(game), seed=seed, **chosen(preset, settings)
+    )
+    # All that can be refused is refused before a folder is made.
+    choose_device(chosen_settings.device)
+    with closing(EnvironmentGroup(chosen_settings, 1)) as group:
+        shape, dtype = group.observation_shape, group.observation_dtype
+        build(chosen_settings, shape, dtype, group.actions, seed=0)
+    return plan_run(chosen_settings, steps)
+
+
+def _resumed(folder: Path, game: str | None, settings: dict[str, str | None]) -> "Plan":
+    from simsched.live.errors import LiveError
+    from simsched.live.run_one import read_run
+
+    given = [name for name, text in settings.items() if text is not None]
+    if game is not None or given:
+        name = "game" if game is not None else given[0].replace("_", "-")
+        raise LiveError(f"--{name}: a resumed run keeps its settings; leave it out")
+    return read_run(folder)
+
+
+def _claim(folder: Path) -> None:
+    from simsched.live.errors import LiveError
+
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise LiveError(f"--out {folder}: is there already; name a new folder, or use --resume")
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def _run(plan: "Plan", folder: Path, *, tensorboard: bool) -> dict[str, Any]:
+    from simsched.live.progress import BarDisplay, LineDisplay
+    from simsched.live.run_one import CURVE, run
+
+    last: list[Progress] = []
+    display = BarDisplay(plan) if sys.stderr.isatty() else LineDisplay(plan)
+
+    def hear(progress: "Progress") -> None:
+        last[:] = [progress]
+        display.hear(progress)
+
+    with display if plan.steps else nullcontext():
+        end: End | None = run(plan, folder, hear, tensorboard=tensorboard)
+    progress = last[0]
+    if end is None:
+        click.echo(
+            f"Interrupted and saved after {progress.steps:,} steps; go on with: "
+            f"simsched train --resume {folder}",
+            err=True,
+        )
+    else:
+        score = "none" if progress.recent_score is None else f"{progress.recent_score:.1f}"
+        click.echo(
+            f"{folder / CURVE}: {end}, {progress.steps:,} steps in {progress.seconds:.1f} s, "
+            f"{progress.episodes:,} episodes, mean score of the last 100: {score}"
+        )
+    return {
+        "folder": str(folder),
+        "game": plan.game,
+        "settings": {**plan.training, **plan.hparams[0], "seed": plan.seed},
+        "end": end,
+        "steps": progress.steps,
+        "episodes": progress.episodes,
+        "seconds": progress.seconds,
+        "recent_score": progress.recent_score,
+    }
+
+
+def _film(plan: "Plan", folder: Path, video: Path) -> float:
+    from simsched.live.run_one import play
+
+    score = play(plan, folder, video)
+    click.echo(f"{video}: an evaluation episode, score {score:g}")
+    return score
