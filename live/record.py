@@ -117,9 +117,7 @@ def _require_trainable(plan: Plan) -> None:
         raise LiveError(
             "clock: cpu measures training in one thread; use wall, or --set overlap=off"
         )
-    build(
-        settings[0], first.observation_shape, first.observation_dtype, first.actions, seed=0
-    )
+    build(settings[0], first.observation_shape, first.observation_dtype, first.actions, seed=0)
 
 
 def _unfinished(plan: Plan, parts: Path) -> list[int]:

@@ -1,10 +1,10 @@
 """One training run in a folder of its own: what `simsched train` does.
 
-    plan.json           what is trained; --resume goes on with it
-    trial-0000.jsonl    a line per finished episode
-    trial-0000.pt       the newest checkpoint
-    curve.parquet       the learning curve as a trace file, once the run is complete
-    tensorboard/        event files, on request
+plan.json           what is trained; --resume goes on with it
+trial-0000.jsonl    a line per finished episode
+trial-0000.pt       the newest checkpoint
+curve.parquet       the learning curve as a trace file, once the run is complete
+tensorboard/        event files, on request
 """
 
 import datetime

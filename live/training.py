@@ -162,9 +162,7 @@ def _resume(job: Job, lines: list[Line]) -> "Worker":
     from simsched.live.ga3c.worker import Worker
 
     exists = job.checkpoint.exists()
-    worker = Worker(
-        job.settings, job.checkpoint if exists else None, clock=CLOCKS[job.clock]
-    )
+    worker = Worker(job.settings, job.checkpoint if exists else None, clock=CLOCKS[job.clock])
     if len(lines) < worker.episodes:
         worker.close()
         raise LiveError(

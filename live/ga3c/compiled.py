@@ -55,10 +55,12 @@ def compile_loss(
             warnings.simplefilter("ignore")  # the compiler's own, about this machine
             for flat in networks:
                 _try(compiled, flat, observations, actions, returns, weight)
-    except Exception as error:  # noqa: BLE001 - compilers fail in many ways
+    except Exception as error:
         reason = (str(error).splitlines() or ["no reason given"])[0]
         if settings.compile == "on":
-            raise LiveError(f"compile: {type(error).__name__}: {reason}; use auto or off") from error
+            raise LiveError(
+                f"compile: {type(error).__name__}: {reason}; use auto or off"
+            ) from error
         _log.warning("training is not compiled: %s: %s", type(error).__name__, reason)
         return a3c_loss
     return compiled

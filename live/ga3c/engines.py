@@ -147,9 +147,7 @@ def _strategy(assembly: Assembly) -> Strategy | None:
     if settings.adjust == "none":
         return None
     least, most = limits(settings)
-    start = Parts(
-        settings.groups, settings.predictors, settings.trainers, settings.training_queue
-    )
+    start = Parts(settings.groups, settings.predictors, settings.trainers, settings.training_queue)
     random = np.random.default_rng(np.random.SeedSequence((*assembly.seed_key, 2)))
     walk = RandomWalk(start, least, most, random)
     if "adjust" in assembly.random_states:
@@ -179,6 +177,4 @@ def _group(
 
 
 def _predictor(assembly: Assembly) -> NetworkPredictor:
-    return NetworkPredictor(
-        assembly.learner, assembly.transfer, assembly.settings.prediction_batch
-    )
+    return NetworkPredictor(assembly.learner, assembly.transfer, assembly.settings.prediction_batch)

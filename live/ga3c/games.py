@@ -33,6 +33,7 @@ def canonical_game(name: str) -> str:
             return game
     if name.startswith("MinAtar/"):
         from minatar.gym import register_envs
+
         if not any(key.startswith("MinAtar/") for key in gymnasium.registry):
             register_envs()
     registered = [

@@ -1,9 +1,8 @@
 """GA3C as the paper draws it: agents, predictors and trainers at once, two queues between them.
 
-    agents --observations--> prediction queue --batches--> predictors --\
-      ^ \                                                                > one network
-      |  \--segments--> training queue --batches--> trainers -----------/
-      \--- policy, value ---- predictors
+    agents ── observations ──▶ prediction queue ── batches ──▶ predictors ──┐
+    agents ◀───────────── policy and value ────────────────── predictors   ├ one network
+    agents ── segments ──────▶ training queue ──── batches ──▶ trainers ────┘
 
 An agent here is one environment of a group; a group has a thread, steps its environments in
 ale-py's threads (without the interpreter's lock) and waits for predictions; while one group

@@ -90,7 +90,9 @@ class BoundedQueue(Generic[T]):
 class Request:
     """Observations that wait for their prediction."""
 
-    def __init__(self, observations: NDArray[Any], answer: "SimpleQueue[Prediction | None]") -> None:
+    def __init__(
+        self, observations: NDArray[Any], answer: "SimpleQueue[Prediction | None]"
+    ) -> None:
         self.observations = observations
         self.answer = answer
 

@@ -48,8 +48,7 @@ class TensorBoard:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise LiveError(
-                "tensorboard is not installed, --tensorboard needs it: pip install "
-                "'simsched[live]'"
+                "tensorboard is not installed, --tensorboard needs it: pip install 'simsched[live]'"
             ) from error
         self._writer: Any = SummaryWriter(str(folder))
 

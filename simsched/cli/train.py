@@ -135,9 +135,7 @@ def _planned(
 
     if game is None:
         raise LiveError("--game: say what to train, for example MsPacman or CartPole-v1")
-    chosen_settings = Settings(
-        game=canonical_game(game), seed=seed, **chosen(preset, settings)
-    )
+    chosen_settings = Settings(game=canonical_game(game), seed=seed, **chosen(preset, settings))
     # All that can be refused is refused before a folder is made.
     choose_device(chosen_settings.device)
     with closing(EnvironmentGroup(chosen_settings, 1)) as group:
