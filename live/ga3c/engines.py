@@ -8,9 +8,11 @@ import numpy as np
 import torch
 
 from simsched.live.errors import LiveError
+from simsched.live.ga3c.a3c import A3CEngine
 from simsched.live.ga3c.adjust import Parts, RandomWalk, Strategy
 from simsched.live.ga3c.agents import AgentGroup
 from simsched.live.ga3c.batches import Batcher
+from simsched.live.ga3c.captured import try_capture
 from simsched.live.ga3c.compiled import compile_loss, worth_compiling
 from simsched.live.ga3c.environment import EnvironmentGroup
 from simsched.live.ga3c.learner import Learner
@@ -102,6 +104,12 @@ def make_engine(assembly: Assembly, clock: Callable[[], float] | None) -> Engine
         if clock is not None and clock is not time.monotonic:
             raise LiveError("clock: cpu measures training in one thread; use wall")
         return _overlapped(assembly)
+    if settings.algorithm == "a3c":
+        if clock is not None and clock is not time.monotonic:
+            raise LiveError("clock: cpu measures training in one thread; use wall")
+        assembly.environments.close()  # each process makes its own
+        learner, monitor = assembly.learner, assembly.monitor
+        return A3CEngine(learner, monitor, assembly.seed_key, assembly.start_steps)
     group = _group(assembly, assembly.environments, 0, stagger=settings.algorithm == "ga3c")
     kind = A2CEngine if settings.algorithm == "a2c" else TurnsEngine
     return kind(
@@ -177,4 +185,7 @@ def _group(
 
 
 def _predictor(assembly: Assembly) -> NetworkPredictor:
-    return NetworkPredictor(assembly.learner, assembly.transfer, assembly.settings.prediction_batch)
+    first, most = assembly.environments, assembly.settings.prediction_batch
+    shape, dtype = first.observation_shape, first.observation_dtype
+    captured = try_capture(assembly.learner.network, most, shape, dtype)
+    return NetworkPredictor(assembly.learner, assembly.transfer, most, captured)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from simsched.live.errors import DivergedError
 from simsched.live.ga3c.agents import Prediction
+from simsched.live.ga3c.captured import CapturedForward
 from simsched.live.ga3c.learner import Learner
 from simsched.live.ga3c.queues import BoundedQueue, Request
 from simsched.live.ga3c.transfer import Transfer
@@ -17,14 +18,22 @@ from simsched.live.ga3c.transfer import Transfer
 class NetworkPredictor:
     """Predicts with the one network."""
 
-    def __init__(self, learner: Learner, transfer: Transfer, most: int) -> None:
+    def __init__(
+        self,
+        learner: Learner,
+        transfer: Transfer,
+        most: int,
+        captured: CapturedForward | None = None,
+    ) -> None:
         """Make a predictor.
 
         Args:
             learner: holds the network.
             transfer: to the network's device.
             most: the most observations in one pass of the network.
+            captured: that pass, captured on a GPU for batches of `most`.
         """
+        self._captured = captured
         self._learner = learner
         self._transfer = transfer
         self._most = most
@@ -47,6 +56,8 @@ class NetworkPredictor:
         return Prediction(policy, values, version)
 
     def _forward(self, observations: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        if self._captured is not None:
+            return self._captured(observations)
         with torch.inference_mode():
             logits, values = self._network(self._transfer.tensor(observations))
             policy = torch.softmax(logits, dim=1)

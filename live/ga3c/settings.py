@@ -155,6 +155,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 )
         if self.vtrace and self.algorithm != "ga3c":
             raise LiveError(f"vtrace: {self.algorithm} has no lag to correct, use it with ga3c")
+        if self.algorithm == "a3c" and self.device not in ("auto", "cpu"):
+            raise LiveError(f"device: {self.device} is not for a3c, which is a CPU algorithm")
         if self.adjust != "none" and (self.algorithm != "ga3c" or self.overlap == "off"):
             raise LiveError(f"adjust: {self.adjust} needs algorithm ga3c and overlap on")
         if self.adjust != "none" and self.predictors > self.groups:

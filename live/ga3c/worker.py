@@ -66,7 +66,7 @@ class Worker:
             LiveError: the game cannot be trained on, or the checkpoint does not fit.
         """
         torch.set_num_threads(settings.threads or max(1, len(available_cores()) // 2))
-        device = choose_device(settings.device)
+        device = choose_device("cpu" if settings.algorithm == "a3c" else settings.device)
         overlapped = overlaps(settings, frames=is_atari(settings.game), device=device)
         self._environments = EnvironmentGroup(
             settings,
