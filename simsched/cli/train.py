@@ -36,6 +36,13 @@ class _Sectioned(click.Command):
 @click.command(
     cls=_Sectioned,
     epilog="""\b
+Presets:
+  fast        one predictor, one trainer, batches of 160: the most samples per
+              second on a few cores; the defaults above are its
+  published   the settings of the GA3C paper and its code
+  repeatable  by turns in one thread: same seed, same scores
+
+\b
 Examples:
   simsched train --game CartPole-v1 --steps 100000 --learning-rate 1e-3
   simsched train --game MsPacman --steps 1000000 --tensorboard
@@ -43,13 +50,6 @@ Examples:
   simsched train --resume runs/train-1 --video pacman.mp4
   simsched train --game Pong --preset published --adjust random-walk
   simsched train --game Breakout --vtrace true --device cuda
-
-\b
-Presets:
-  fast        one predictor, one trainer, batches of 160: the most samples per
-              second on a few cores; the defaults below are its
-  published   the settings of the GA3C paper and its code
-  repeatable  by turns in one thread: same seed, same scores
 """,
 )
 @click.option("--game", help="An Atari game, or a Gymnasium environment with discrete actions.")

@@ -7,11 +7,12 @@ pytest.importorskip("ale_py")
 from simsched.live import progress
 from simsched.live.plan import make_plan
 from simsched.live.progress import BarDisplay, Counts, LineDisplay, trial_line
-from simsched.live.trial_process import Failure, Progress
+from simsched.live.training import Progress
+from simsched.live.trial_process import Failure
 
 pytestmark = pytest.mark.torch
 
-PLAN = make_plan("Pong", trials=4, steps=1_000, seed=0, agents=2)
+PLAN = make_plan("Pong", trials=4, steps=1_000, seed=0)
 
 
 def test_counts_know_what_was_done_before_and_what_is_left(
@@ -28,7 +29,7 @@ def test_counts_know_what_was_done_before_and_what_is_left(
     counts.add(Progress(2, 200, 0, 0.0, None, "diverged"))  # its other 800 steps are not to come
     assert (counts.finished, counts.steps) == (3, 3_000)
     assert counts.steps_per_s == pytest.approx((600 + 200) / 10)
-    assert counts.summary() == "3/4 trials, 3,000/4,000 steps, 80 steps/s, 0:00:12 left"
+    assert counts.summary() == "3/4 trials, 3,000/4,000 steps, 80 steps/s (320 frames/s), 0:00:12 left"
 
 
 def test_plain_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,6 +49,11 @@ def test_the_bar_shows_trials_and_names_each_end(capsys: pytest.CaptureFixture[s
         display.hear(Progress(0, 500, 2, 1.0, None))
         display.hear(Progress(0, 1_000, 9, 5.0, None, "diverged"))
         assert display._bar.tasks[0].completed == 1_000
+        assert len(display._bar.tasks) == 1  # a trial that is over has no bar of its own
+        display.hear(Progress(2, 250, 1, 1.0, 7.25))
+        shown = display._bar.tasks[1]
+        assert (shown.description, shown.completed, shown.total) == ("trial 2", 250, 1_000)
+        assert shown.fields["detail"] == "250 steps, score 7.2"
     said = capsys.readouterr().err
     assert trial_line(Progress(0, 1_000, 9, 5.0, None, "diverged")) in said
     assert "1/4 trials" in said

@@ -16,9 +16,11 @@ pytest.importorskip("torch")
 
 from simsched.live import record as recorder
 from simsched.live.errors import LiveError
+from simsched.live.ga3c.settings import PRESETS
 from simsched.live.parts import Line, TrialLog, folder_lock, read_lines, rows_path
 from simsched.live.plan import Plan, make_plan, read_plan
-from simsched.live.trial_process import Failure, Progress
+from simsched.live.training import Progress
+from simsched.live.trial_process import Failure
 from simsched.traces import TraceSet, read
 
 pytestmark = pytest.mark.torch
@@ -32,7 +34,7 @@ def command(out: Path, *, trials: int = 1, steps: int = STEPS) -> list[str]:
     return [sys.executable, "-P", "-c", code, "record", *options, "--out", str(out)]
 
 
-def wait_until(condition: object, limit_s: float = 40.0) -> None:
+def wait_until(condition: object, limit_s: float = 120.0) -> None:
     deadline = time.monotonic() + limit_s
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline
@@ -115,7 +117,13 @@ def test_killed_torn_and_interrupted_it_still_gives_a_whole_file(tmp_path: Path)
 
 
 def small_plan(trials: int = 1, steps: int = 2_000) -> Plan:
-    return make_plan("CartPole-v1", trials=trials, steps=steps, seed=3, agents=8)
+    return make_plan(
+        "CartPole-v1",
+        trials=trials,
+        steps=steps,
+        seed=3,
+        training={**PRESETS["repeatable"], "agents": 8},
+    )
 
 
 def run(plan: Plan, out: Path) -> list[Progress | Failure]:
@@ -185,7 +193,7 @@ def test_what_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(LiveError, match="only discrete ones"):
         run(msgspec.structs.replace(plan, game="Pendulum-v1"), tmp_path / "x.parquet")
     with pytest.raises(LiveError, match="trials: 0 is too small"):
-        make_plan("Pong", trials=0, steps=1, seed=0, agents=1)
+        make_plan("Pong", trials=0, steps=1, seed=0)
     with pytest.raises(LiveError, match=r"x\.txt: "):
         run(plan, tmp_path / "x.txt")
     assert theirs.read_bytes() == b"precious"
