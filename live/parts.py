@@ -3,6 +3,7 @@
     plan.json           what is recorded; a rerun with another plan is refused
     trial-0003.jsonl    a line per finished episode; the last line says how the trial ended
     trial-0003.pt       the newest checkpoint, while the trial is not over
+    trial-0003.log      what its worker logged, if anything
     lock                held while somebody records
 
 Lines beyond the checkpoint are dropped when a trial goes on: their episodes are played anew.

@@ -3,6 +3,7 @@
 plan.json           what is trained; --resume goes on with it
 trial-0000.jsonl    a line per finished episode
 trial-0000.pt       the newest checkpoint
+trial-0000.log      what the worker logged, if anything: adjustments of its parts
 curve.parquet       the learning curve as a trace file, once the run is complete
 tensorboard/        event files, on request
 """

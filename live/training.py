@@ -1,9 +1,10 @@
 """Training one trial to its end: rows, checkpoints, progress; stopped and taken up at will."""
 
+import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -69,6 +70,11 @@ def train(job: Job, report: Callable[[Progress], bool]) -> End | None:
     Raises:
         LiveError: files that do not fit together, or a part of the worker died.
     """
+    with _log_to(job.rows.with_suffix(".log")):
+        return _train(job, report)
+
+
+def _train(job: Job, report: Callable[[Progress], bool]) -> End | None:
     log = TrialLog(job.rows)
     lines = read_lines(job.rows)
     if is_finished(lines):  # by a worker that outlived its recorder, while this one waited
@@ -124,6 +130,23 @@ def _loop(
             if stop:
                 return False
     return True
+
+
+@contextmanager
+def _log_to(path: Path) -> Iterator[None]:
+    """Append what the worker logs (adjustments, what could not be compiled) to a file."""
+    logger = logging.getLogger("simsched.live")
+    handler = logging.FileHandler(path, delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
+        handler.close()
 
 
 class _Scalars:

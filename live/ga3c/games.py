@@ -1,6 +1,7 @@
 """Which games there are, and what they are called."""
 
 import difflib
+import importlib.util
 import re
 
 import gymnasium
@@ -31,11 +32,8 @@ def canonical_game(name: str) -> str:
     for game, rom in games.items():
         if name.lower() in (game.lower(), rom):
             return game
-    if name.startswith("MinAtar/"):
-        from minatar.gym import register_envs
-
-        if not any(key.startswith("MinAtar/") for key in gymnasium.registry):
-            register_envs()
+    if name.lower().startswith("minatar/"):
+        _register_minatar(name)
     registered = [
         key for key, spec in gymnasium.registry.items() if "ale_py" not in str(spec.entry_point)
     ]
@@ -51,6 +49,16 @@ def canonical_game(name: str) -> str:
         f"did you mean {lower[near[0]]!r}?" if near else "use for example MsPacman or CartPole-v1"
     )
     raise LiveError(f"game: {name!r} is unknown, {hint}")
+
+
+def _register_minatar(name: str) -> None:
+    """Make MinAtar's games known to Gymnasium; LiveError if the package is missing."""
+    if importlib.util.find_spec("minatar") is None:
+        raise LiveError(f"game: {name} needs the package minatar: pip install 'simsched[minatar]'")
+    from minatar.gym import register_envs
+
+    if not any(key.startswith("MinAtar/") for key in gymnasium.registry):
+        register_envs()
 
 
 def is_atari(game: str) -> bool:

@@ -194,3 +194,17 @@ def test_presets_work_and_the_docs_have_their_numbers() -> None:
         settings = Settings(game="Pong", **PRESETS[preset])
         for row, name in names.items():
             assert float(rows[row][column]) == getattr(settings, name), (preset, name)
+
+
+def test_adjustments_are_logged(tmp_path: Path) -> None:
+    done = run(
+        "--game", "CartPole-v1", "--steps", "12000", "--agents", "8", "--least-batch", "40",
+        "--overlap", "on", "--adjust", "random-walk", "--adjust-after-s", "0.2",
+        "--adjust-every-s", "0.3", "--out", "a", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "a" / "trial-0000.log").read_text().splitlines()
+    assert "INFO adjustment, window 1: groups 2, predictors 1, trainers 1, training " in lines[0]
+    assert lines[0].endswith(" samples/s, measured")
+    assert "window 2: " in lines[1]
+    assert lines[1].endswith((", kept", ", reverted"))
