@@ -5,7 +5,7 @@
                                                       the script itself, tried without one
 
 Prints a Markdown table: predictions (PPS) and samples trained (TPS) per second, use of GPU and
-processor, the ratio and the one the paper published (ICLR 2017, table 3: 4, 11, 12, 20, 45);
+processor, the ratio and the one the paper published (ICLR 2017: 4, 11, 12, 20, 45);
 then agent steps per second of 1, 2, 4 and 6 workers that share the GPU. Each line is written
 to --out as soon as it is measured.
 """

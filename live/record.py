@@ -185,7 +185,10 @@ def _start(task: Task) -> tuple[Connection, BaseProcess]:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(
-        target=run_trial, args=(task, theirs), name=f"trial-{task.settings.trial}", daemon=True
+        target=run_trial,
+        args=(task, theirs),
+        name=f"trial-{task.settings.trial}",
+        daemon=task.settings.algorithm != "a3c",  # whose agents are processes of their own
     )
     with _interrupts_ignored():
         process.start()
