@@ -86,6 +86,7 @@ def _train(job: Job, report: Callable[[Progress], bool]) -> End | None:
         recent = deque((line.score for line in lines[: worker.episodes]), maxlen=RECENT)
         if not _loop(job, worker, log, recent, report):
             return None
+        log.write([Line(*row) for row in worker.finish()])
         worker.check_finite()
         end: End = "complete" if worker.diverged is None else "diverged"
         if job.keep_checkpoint and end == "complete":

@@ -18,8 +18,6 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-import torch
-
 from simsched.live.errors import DivergedError, LiveError
 from simsched.live.ga3c.a3c_process import (
     STEPS,
@@ -29,13 +27,12 @@ from simsched.live.ga3c.a3c_process import (
     Held,
     Hold,
     Report,
-    Shared,
     Task,
     run_agent,
+    share,
 )
 from simsched.live.ga3c.learner import Learner
 from simsched.live.ga3c.monitor import Monitor
-from simsched.live.ga3c.optimizers import RMSpropTF
 from simsched.live.ga3c.turns import Ended
 
 WAIT_S = 0.1
@@ -78,11 +75,14 @@ class A3CEngine:
             start_steps: agent steps before this engine, for the schedules.
 
         Raises:
-            LiveError: the network is not on the processor, or a process died.
+            LiveError: the network is not on the processor, this process is daemonic and so may
+                start none, or one of them died.
         """
         device = learner.flat.values.device
         if device.type != "cpu":
             raise LiveError(f"device: a3c trains on the processor, not on {device}; use cpu")
+        if multiprocessing.current_process().daemon:
+            raise LiveError("a3c starts processes, which a daemonic process may not")
         self._learner = learner
         self._monitor = monitor
         self._settings = learner.knobs.settings
@@ -90,9 +90,9 @@ class A3CEngine:
         self._ended: list[Ended] = []
         self._given_steps = 0
         self._members: list[_Member] = []
+        self._acting = False
         self._shared = share(learner, self._settings.agents, start_steps)
         self._counts = self._shared.counts.numpy()
-        self._start_steps = start_steps
         self._end_s: float | None = None
         self._start_s = time.monotonic()
         try:
@@ -109,7 +109,7 @@ class A3CEngine:
     @property
     def steps(self) -> int:
         """Agent steps of all processes."""
-        return int(self._counts[:, STEPS].sum()) - self._start_steps
+        return int(self._counts[:-1, STEPS].sum())
 
     @property
     def seconds(self) -> float:
@@ -133,7 +133,6 @@ class A3CEngine:
         self._count_updates()
         if self._failure is not None:
             self._hold(PATIENCE_S)
-            self._stop_clock()
             self._raise_failure()
 
     def take_ended(self) -> list[Ended]:
@@ -167,29 +166,19 @@ class A3CEngine:
                 self._go()
 
     def close(self) -> None:
-        """End every process.
+        """End every process: let it finish its segment if it is at one, then kill it.
 
         Raises:
-            LiveError: one is there even after it was killed; it is named.
+            LiveError: one is there even after that; it is named.
         """
+        self._hold(PATIENCE_S)
         self._stop_clock()
         members, self._members = self._members, []
         for member in members:
             member.connection.close()
-        deadline = time.monotonic() + PATIENCE_S
-        left = []
+            member.process.kill()  # nothing is left to do, and an interpreter is slow to go
         for member in members:
-            member.process.join(max(0.0, deadline - time.monotonic()))
-            if member.process.is_alive():
-                member.process.kill()
-                member.process.join(PATIENCE_S)
-            if member.process.is_alive():
-                left.append(f"agent {member.agent}")
-            else:
-                member.process.close()
-        self._count_updates()
-        if left:
-            raise LiveError(f"{', '.join(left)} did not end within {PATIENCE_S:.0f} s")
+            _bury(member)
 
     def _start(self, agent: int, seed_key: tuple[int, ...]) -> _Member:
         context = multiprocessing.get_context("spawn")
@@ -219,13 +208,18 @@ class A3CEngine:
     def _go(self) -> None:
         for member in self._members:
             member.held = False
+        self._acting = True
         self._tell(Go(self._start_s))
 
     def _hold(self, patience_s: float = math.inf) -> None:
         """Have every process report and stand still; returns when all do, or out of patience."""
-        self._tell(Hold())
-        self._listen_until_held(patience_s)
+        if self._acting:
+            self._acting = False
+            self._tell(Hold())
+            self._listen_until_held(patience_s)
         self._count_updates()
+        if self._failure is not None:
+            self._stop_clock()  # now that everything that happened before has been reported
 
     def _listen_until_held(self, patience_s: float = math.inf) -> None:
         deadline = time.monotonic() + patience_s
@@ -233,11 +227,11 @@ class A3CEngine:
             self._listen(WAIT_S)
 
     def _listen(self, patience_s: float) -> None:
-        """Take in what the processes say; waits for the first word."""
-        talking = {member.connection: member for member in self._members}
-        for ready in wait(list(talking), patience_s):
-            if isinstance(ready, Connection):
-                self._hear(talking[ready])
+        """Take in all that the processes have said; waits for the first word."""
+        wait([member.connection for member in self._members], patience_s)
+        for member in list(self._members):
+            while member in self._members and member.connection.poll():
+                self._hear(member)
 
     def _hear(self, member: _Member) -> None:
         try:
@@ -270,10 +264,8 @@ class A3CEngine:
         self._failure = self._failure or failure
         self._members.remove(member)
         member.connection.close()
-        member.process.join(PATIENCE_S)
-        if member.process.is_alive():
-            member.process.kill()
-            member.process.join()
+        member.process.kill()
+        _bury(member)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -286,39 +278,18 @@ class A3CEngine:
         self._end_s = self._end_s or time.monotonic()
 
 
-def share(learner: Learner, agents: int, start_steps: int) -> Shared:
-    """Move a learner's parameters and its optimizer's state to shared memory, where they are."""
-    optimizer = learner.optimizer
-    vector = optimizer.param_groups[0]["params"][0]
-    statistics = optimizer.state[vector]
-    if not statistics:
-        statistics.update(_first_statistics(optimizer, vector))
-    counts = torch.zeros(agents + 1, 2, dtype=torch.int64)
-    counts[-1] = torch.tensor([start_steps, learner.updates])
-    try:
-        for tensor in (learner.flat.values, counts, *statistics.values()):
-            tensor.share_memory_()  # in place: the network's parameters are views of it
-    except (OSError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise LiveError(f"a3c: there is too little shared memory: {reason}") from error
-    return Shared(learner.flat.values, statistics, counts)
-
-
-def _first_statistics(
-    optimizer: torch.optim.Optimizer, vector: torch.Tensor
-) -> dict[str, torch.Tensor]:
-    """Return the state an optimizer makes at its first update, before that update."""
-    if isinstance(optimizer, RMSpropTF):
-        return {"square_avg": torch.ones_like(vector)}
-    names = ["square_avg"]
-    if isinstance(optimizer, torch.optim.Adam):
-        names = ["exp_avg", "exp_avg_sq"]
-    means = {name: torch.zeros_like(vector) for name in names}
-    return {"step": torch.tensor(0.0), **means}
+def _bury(member: _Member) -> None:
+    """Wait for the end of a process that was killed; LiveError if it does not end."""
+    member.process.join(PATIENCE_S)
+    if member.process.is_alive():
+        raise LiveError(f"agent {member.agent} did not end within {PATIENCE_S:.0f} s of its kill")
+    member.process.close()
 
 
 def _end_of(process: BaseProcess) -> str:
     code = process.exitcode
-    if code is not None and code < 0:
+    if code is None:
+        return "it closed its connection"
+    if code < 0:
         return f"killed by {signal.Signals(-code).name}"
     return f"it ended with exit code {code}"

@@ -11,6 +11,8 @@ Nobody locks anything while it updates (Hogwild, Recht et al. 2011, arXiv 1106.5
 processes write at once, parts of an update may be lost.
 """
 
+import contextlib
+import os
 import select
 import signal
 import time
@@ -22,13 +24,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simsched.live.errors import DivergedError
+from simsched.live.errors import DivergedError, LiveError
 from simsched.live.ga3c.agents import AgentGroup, Episode, Segment
 from simsched.live.ga3c.batches import samples_of
 from simsched.live.ga3c.environment import EnvironmentGroup
 from simsched.live.ga3c.knobs import Knobs
 from simsched.live.ga3c.learner import Learner
 from simsched.live.ga3c.network import build
+from simsched.live.ga3c.optimizers import RMSpropTF
 from simsched.live.ga3c.predictor import NetworkPredictor
 from simsched.live.ga3c.settings import Settings
 from simsched.live.ga3c.trainer import Trainer, Update
@@ -100,56 +103,85 @@ class Failure(NamedTuple):
     traceback: str
 
 
-class _ParentGone(Exception):  # noqa: N818 - no error here: the process ends
-    """Nobody is at the other end of the connection."""
-
-
 def run_agent(task: Task, connection: Connection) -> None:
     """Act and learn until the parent closes the connection or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     try:
-        _Agent(task, _Line(connection)).run()
-    except _ParentGone:
-        return
+        _serve(task, connection)
+    except (EOFError, ConnectionError):
+        os._exit(0)  # the parent is gone, and an interpreter would take its time to go
     except Exception as error:  # noqa: BLE001 - a boundary: whatever it was, the parent says it
         diverged = isinstance(error, DivergedError)
         first_line = str(error).splitlines()[0] if str(error) else "no reason given"
         reason = first_line if diverged else f"{type(error).__name__}: {first_line}"
-        try:
+        with contextlib.suppress(ConnectionError):
             connection.send(Failure(reason, diverged, traceback.format_exc()))
-        except OSError:
-            return  # the parent has ended meanwhile
 
 
-class _Line:
-    """The connection to the parent."""
+def _serve(task: Task, connection: Connection) -> None:
+    agent = Agent(task)
+    connection.send(Held())
+    _obey(agent, connection, held=True)
+    try:
+        while True:
+            agent.turn()
+            late = agent.unreported_s >= REPORT_S
+            if late and (_has_room(connection) or len(agent.updates) >= BACKLOG):
+                connection.send(agent.report())
+            _obey(agent, connection)
+    except DivergedError:
+        connection.send(agent.report())
+        raise
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._room = select.poll()
-        self._room.register(connection.fileno(), select.POLLOUT)
 
-    def has_room(self) -> bool:
-        """Whether a message can be sent without waiting for the parent."""
-        return bool(self._room.poll(0))
+def _obey(agent: "Agent", connection: Connection, *, held: bool = False) -> None:
+    """Do what the parent says; wait while it wants the agent held still."""
+    while held or connection.poll():
+        word = connection.recv()
+        if isinstance(word, Settings):
+            agent.knobs.settings = word
+        elif isinstance(word, Go):
+            held, agent.start_s = False, word.start_s
+        elif isinstance(word, Hold):
+            connection.send(agent.report())
+            connection.send(Held())
+            held = True
 
-    def has_word(self) -> bool:
-        """Whether the parent said something, or is gone."""
-        return self._connection.poll()
 
-    def receive(self) -> object:
-        """Wait for a word."""
-        try:
-            return self._connection.recv()
-        except (EOFError, OSError) as error:
-            raise _ParentGone from error
+def _has_room(connection: Connection) -> bool:
+    """Whether a message can be sent without waiting for the parent to read others."""
+    room = select.poll()
+    room.register(connection.fileno(), select.POLLOUT)
+    return bool(room.poll(0))
 
-    def send(self, word: Held | Report) -> None:
-        """Say something."""
-        try:
-            self._connection.send(word)
-        except OSError as error:
-            raise _ParentGone from error
+
+def share(learner: Learner, agents: int, start_steps: int) -> Shared:
+    """Move a learner's parameters and its optimizer's state to shared memory, where they are."""
+    optimizer = learner.optimizer
+    vector = optimizer.param_groups[0]["params"][0]
+    statistics = optimizer.state[vector]
+    if not statistics:
+        statistics.update(_first_statistics(optimizer, vector))
+    counts = torch.zeros(agents + 1, 2, dtype=torch.int64)
+    counts[-1] = torch.tensor([start_steps, learner.updates])
+    try:
+        for tensor in (learner.flat.values, counts, *statistics.values()):
+            tensor.share_memory_()  # in place: the network's parameters are views of it
+    except (OSError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise LiveError(f"a3c: there is too little shared memory: {reason}") from error
+    return Shared(learner.flat.values, statistics, counts)
+
+
+def _first_statistics(optimizer: torch.optim.Optimizer, vector: Tensor) -> dict[str, Tensor]:
+    """Return the state an optimizer makes at its first update, before that update."""
+    if isinstance(optimizer, RMSpropTF):
+        return {"square_avg": torch.ones_like(vector)}
+    names = ["square_avg"]
+    if isinstance(optimizer, torch.optim.Adam):
+        names = ["exp_avg", "exp_avg_sq"]
+    means = {name: torch.zeros_like(vector) for name in names}
+    return {"step": torch.tensor(0.0), **means}
 
 
 def shared_learner(settings: Settings, environments: EnvironmentGroup, shared: Shared) -> Learner:
@@ -168,74 +200,52 @@ def shared_learner(settings: Settings, environments: EnvironmentGroup, shared: S
     return learner
 
 
-class _Agent:
-    """Plays one environment and learns from it."""
+class Agent:
+    """Plays one environment and learns from it; counts what it does."""
 
-    def __init__(self, task: Task, line: _Line) -> None:
+    def __init__(self, task: Task) -> None:
         torch.set_num_threads(1)
-        self._line = line
+        self.start_s = time.monotonic()
+        self.steps = 0
+        self.ended: list[Ended] = []
+        self.updates: list[Update] = []
+        self._reported = 0.0
         self._agent = task.agent
         self._weights = task.shared.weights
         self._counts = task.shared.counts.numpy()
         environments = EnvironmentGroup(task.settings, 1)
         self._learner = shared_learner(task.settings, environments, task.shared)
-        start_steps = int(self._counts[-1, STEPS])
-        # As engines that are not A3C number their groups: so a single agent draws what theirs do.
+        self.knobs = self._learner.knobs
+        # Agents are numbered as other engines number groups: a single one draws what theirs do.
         number = [task.agent] if task.agent else []
+        start_steps = int(self._counts[-1, STEPS])
         seeds = np.random.SeedSequence((*task.seed_key, start_steps, *number))
-        self._group = AgentGroup(environments, self._learner.knobs, seeds, stagger=False)
+        self._group = AgentGroup(environments, self.knobs, seeds, stagger=False)
         transfer = Transfer(torch.device("cpu"))
         self._predictor = NetworkPredictor(self._learner, transfer, most=1)
         self._trainer = Trainer(self._learner, transfer)
-        self._held = True
-        self._start_s = 0.0
-        self._reported = 0.0
-        self._steps = 0
-        self._ended: list[Ended] = []
-        self._updates: list[Update] = []
 
-    def run(self) -> None:
-        """Act and learn, until the parent is gone."""
-        self._line.send(Held())
-        while True:
-            self._obey()
-            self._turn()
-            late = self._seconds() - self._reported >= REPORT_S
-            if late and (self._line.has_room() or len(self._updates) >= BACKLOG):
-                self._report()
+    def turn(self) -> None:
+        """Copy the parameters, play a segment by them, and do the update.
 
-    def _obey(self) -> None:
-        """Do what the parent says; wait while it wants us still."""
-        while self._held or self._line.has_word():
-            word = self._line.receive()
-            if isinstance(word, Settings):
-                self._learner.knobs.settings = word
-            elif isinstance(word, Go):
-                self._held, self._start_s = False, word.start_s
-            elif isinstance(word, Hold):
-                self._report()
-                self._held = True
-                self._line.send(Held())
-
-    def _turn(self) -> None:
-        """Copy the parameters, play a segment by them, and do the update."""
+        Raises:
+            DivergedError: a prediction, a loss or a gradient is not finite.
+        """
         copied = int(self._counts[:, UPDATES].sum())
-        own = int(self._counts[self._agent, UPDATES])
         self._learner.flat.values.copy_(self._weights)
         self._learner.updates = copied
-        segment = self._play()
-        samples = samples_of(segment, self._learner.knobs.settings.gamma)
+        samples = samples_of(self._play(), self.knobs.settings.gamma)
         update = self._trainer.update(samples, int(self._counts[:, STEPS].sum()))
         others = int(self._counts[:, UPDATES].sum()) - copied
-        self._counts[self._agent, UPDATES] = own + 1
-        self._updates.append(update._replace(lag=float(others), greatest_lag=others))
+        self._counts[self._agent, UPDATES] += 1
+        self.updates.append(update._replace(lag=float(others), greatest_lag=others))
 
     def _play(self) -> Segment:
         """Take t_max steps, or fewer up to the end of the episode."""
-        for _ in range(self._learner.knobs.settings.t_max):
+        for _ in range(self.knobs.settings.t_max):
             prediction = self._predictor.predict(self._group.observations)
             segments, episodes = self._group.act(prediction, self._predictor)
-            self._steps += 1
+            self.steps += 1
             self._counts[self._agent, STEPS] += 1
             for episode in episodes:
                 self._note(episode)
@@ -245,13 +255,20 @@ class _Agent:
         return self._group.cut(values, all_of_them=True)[0]
 
     def _note(self, episode: Episode) -> None:
-        steps = int((self._counts[:, STEPS].sum()) - self._counts[-1, STEPS])
-        self._ended.append(Ended(episode._replace(agent=self._agent), steps, self._seconds()))
+        steps = int(self._counts[:-1, STEPS].sum())
+        self.ended.append(Ended(episode._replace(agent=self._agent), steps, self._seconds()))
 
     def _seconds(self) -> float:
-        return time.monotonic() - self._start_s
+        return time.monotonic() - self.start_s
 
-    def _report(self) -> None:
+    @property
+    def unreported_s(self) -> float:
+        """Seconds since the last report."""
+        return self._seconds() - self._reported
+
+    def report(self) -> Report:
+        """Return what happened since the last report."""
         self._reported = self._seconds()
-        self._line.send(Report(self._reported, self._steps, self._ended, self._updates))
-        self._steps, self._ended, self._updates = 0, [], []
+        report = Report(self._reported, self.steps, self.ended, self.updates)
+        self.steps, self.ended, self.updates = 0, [], []
+        return report

@@ -119,6 +119,7 @@ def make_engine(assembly: Assembly, clock: Callable[[], float] | None) -> Engine
         Trainer(assembly.learner, assembly.transfer),
         assembly.monitor,
         clock or time.monotonic,
+        assembly.start_steps,
     )
 
 
@@ -164,7 +165,12 @@ def _strategy(assembly: Assembly) -> Strategy | None:
 
 
 def first_group_size(settings: Settings, *, overlapped: bool) -> int:
-    """Return how many agents the first group has: all, unless groups overlap."""
+    """Return how many agents the first group has: all, unless groups overlap.
+
+    For A3C it is one, to learn of the game: each process makes its own.
+    """
+    if settings.algorithm == "a3c":
+        return 1
     return sizes(settings).groups[0] if overlapped else settings.agents
 
 

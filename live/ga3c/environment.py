@@ -37,6 +37,8 @@ class Step(NamedTuple):
 class EnvironmentGroup:
     """Environments of one game, stepped together; ended episodes restart in the same step."""
 
+    _closed = False
+
     def __init__(self, settings: Settings, size: int, *, threads: int = 1) -> None:
         """Construct `size` environments; LiveError if the game cannot be trained on.
 
@@ -102,8 +104,10 @@ class EnvironmentGroup:
         )
 
     def close(self) -> None:
-        """Release the environments."""
-        self._environments.close()
+        """Release the environments; a second call does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._environments.close()
 
 
 def _atari(game: str, size: int, settings: Settings, threads: int) -> VectorEnv[Any, Any, Any]:

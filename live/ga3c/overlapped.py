@@ -71,6 +71,7 @@ class OverlappedEngine:
         self._changed = threading.Condition()
         self._ended: list[Ended] = []
         self._start_s = time.monotonic()
+        self._end_s: float | None = None
         self.parts = Parts(
             settings.groups, settings.predictors, settings.trainers, settings.training_queue
         )
@@ -88,8 +89,8 @@ class OverlappedEngine:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the engine started."""
-        return time.monotonic() - self._start_s
+        """Seconds since the engine started, until it was closed."""
+        return (self._end_s or time.monotonic()) - self._start_s
 
     def use(self, parts: Parts) -> None:
         """Change how many parts are active, and the training queue's bound; the rest wait."""
@@ -129,6 +130,7 @@ class OverlappedEngine:
         try:
             self.crew.join()
         finally:
+            self._end_s = self._end_s or time.monotonic()
             for group in self._groups:
                 group.environments.close()
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
-from simsched.live.ga3c.agents import AgentGroup, Episode, Predictor
-from simsched.live.ga3c.batches import Batcher
+from simsched.live.ga3c.agents import AgentGroup, Episode, Predictor, Segment
+from simsched.live.ga3c.batches import Batcher, Sample
 from simsched.live.ga3c.knobs import Knobs
 from simsched.live.ga3c.monitor import Monitor
 from simsched.live.ga3c.trainer import Trainer
@@ -71,8 +71,21 @@ class TurnsEngine:
         trainer: Trainer,
         monitor: Monitor,
         clock: Callable[[], float],
+        start_steps: int = 0,
     ) -> None:
+        """Put the parts together.
+
+        Args:
+            knobs: the settings.
+            group: all agents.
+            predictor: answers them.
+            trainer: does the updates.
+            monitor: counts.
+            clock: measures training seconds.
+            start_steps: agent steps before this engine, for the schedules.
+        """
         self.steps = 0
+        self._start_steps = start_steps
         self.seconds = 0.0
         self._knobs = knobs
         self._group = group
@@ -96,7 +109,10 @@ class TurnsEngine:
         self._count(episodes)
         self._batcher.add(segments)
         while not self._batcher.missing:
-            self._monitor.trained(self._trainer.update(self._batcher.take(), self.steps))
+            self._update(self._batcher.take())
+
+    def _update(self, batch: list[Sample] | list[Segment]) -> None:
+        self._monitor.trained(self._trainer.update(batch, self._start_steps + self.steps))
 
     def _count(self, episodes: list[Episode]) -> None:
         size = self._group.environments.size
@@ -133,8 +149,7 @@ class A2CEngine(TurnsEngine):
         prediction = self._predictor.predict(self._group.observations)
         if self._rollout >= self._knobs.settings.t_max:
             self._batcher.add(self._group.cut(prediction.values, all_of_them=True))
-            batch = self._batcher.take(everything=True)
-            self._monitor.trained(self._trainer.update(batch, self.steps))
+            self._update(self._batcher.take(everything=True))
             self._rollout = 0
             prediction = self._predictor.predict(self._group.observations)
         segments, episodes = self._group.act(prediction, self._predictor)

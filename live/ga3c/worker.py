@@ -160,6 +160,17 @@ class Worker:
             self.engine.advance()
         except DivergedError as error:
             self.diverged = str(error)
+        return self._rows()
+
+    def finish(self) -> list[Row]:
+        """End all threads and processes; returns the episodes that `advance` had not told yet.
+
+        The worker can still be saved, but not go on.
+        """
+        self.engine.close()
+        return self._rows()
+
+    def _rows(self) -> list[Row]:
         rows = []
         for ended in self.engine.take_ended():
             self.episodes += 1
