@@ -171,6 +171,15 @@ def _twin(settings: Settings) -> _Twin:
     return _AtariTwin(game, settings) if is_atari(game) else _GymnasiumTwin(game)
 
 
+def require_pictures(settings: Settings) -> None:
+    """Raise LiveError, saying what to install, if a game's episodes cannot be shown here."""
+    twin = _twin(settings)
+    try:
+        twin.reset(0)
+    finally:
+        twin.close()
+
+
 class _AtariTwin:
     """An emulator with the screen in colour and in full size."""
 

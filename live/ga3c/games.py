@@ -13,13 +13,17 @@ FRAME_SKIP = 4
 """Frames of an Atari game in one agent step."""
 
 
+TWO_PLAYERS = frozenset({"combat", "joust", "maze_craze", "warlords"})
+"""ROMs for two players only: ale-py ends the process when it loads them for one."""
+
+
 def atari_games() -> dict[str, str]:
     """Names of Atari games as Gymnasium has them (`MsPacman`), with those of their ROMs."""
     return {"".join(part.title() for part in rom.split("_")): rom for rom in sorted(_roms())}
 
 
 def _roms() -> list[str]:
-    return list(roms.get_all_rom_ids())
+    return [rom for rom in roms.get_all_rom_ids() if rom not in TWO_PLAYERS]
 
 
 def canonical_game(name: str) -> str:

@@ -108,6 +108,8 @@ def train(
             folder, plan = resume, _resumed(resume, game, settings)
         else:
             plan = _planned(game, steps, seed, preset, settings)
+            if video is not None:
+                _require_film(plan, video)
             folder = out if out is not None else numbered_folder("train-{}")
             _claim(folder)
         result = _run(plan, folder, tensorboard=tensorboard)
@@ -199,6 +201,15 @@ def _run(plan: "Plan", folder: Path, *, tensorboard: bool) -> dict[str, Any]:
         "seconds": progress.seconds,
         "recent_score": progress.recent_score,
     }
+
+
+def _require_film(plan: "Plan", video: Path) -> None:
+    """Refuse a video that cannot be made before anything is trained."""
+    from simsched.live.ga3c.evaluation import require_pictures
+    from simsched.live.ga3c.video import VideoWriter
+
+    VideoWriter(video)
+    require_pictures(plan.settings(0))
 
 
 def _film(plan: "Plan", folder: Path, video: Path) -> float:

@@ -29,7 +29,9 @@ def test_counts_know_what_was_done_before_and_what_is_left(
     counts.add(Progress(2, 200, 0, 0.0, None, "diverged"))  # its other 800 steps are not to come
     assert (counts.finished, counts.steps) == (3, 3_000)
     assert counts.steps_per_s == pytest.approx((600 + 200) / 10)
-    assert counts.summary() == "3/4 trials, 3,000/4,000 steps, 80 steps/s (320 frames/s), 0:00:12 left"
+    assert counts.summary() == (
+        "3/4 trials, 3,000/4,000 steps, 80 steps/s (320 frames/s), 0:00:12 left"
+    )
 
 
 def test_plain_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
