@@ -112,12 +112,13 @@ def train(
                 _require_film(plan, video)
             folder = out if out is not None else numbered_folder("train-{}")
             _claim(folder)
-        result = _run(plan, folder, tensorboard=tensorboard)
+        to_stderr = json_name == "-"  # there, only the JSON is on standard output
+        result = _run(plan, folder, tensorboard=tensorboard, to_stderr=to_stderr)
         if video is not None and result["end"] is not None:
-            result["evaluation_score"] = _film(plan, folder, video)
+            result["evaluation_score"] = _film(plan, folder, video, to_stderr=to_stderr)
         text = json.dumps(result, indent=2) + "\n"
         write(text.encode())
-        if json_name == "-":
+        if to_stderr:
             click.echo(text, nl=False)
     if result["end"] is None:
         raise click.exceptions.Exit(130)
@@ -165,7 +166,7 @@ def _claim(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
 
 
-def _run(plan: "Plan", folder: Path, *, tensorboard: bool) -> dict[str, Any]:
+def _run(plan: "Plan", folder: Path, *, tensorboard: bool, to_stderr: bool) -> dict[str, Any]:
     from simsched.live.progress import BarDisplay, LineDisplay
     from simsched.live.run_one import CURVE, run
 
@@ -189,7 +190,8 @@ def _run(plan: "Plan", folder: Path, *, tensorboard: bool) -> dict[str, Any]:
         score = "none" if progress.recent_score is None else f"{progress.recent_score:.1f}"
         click.echo(
             f"{folder / CURVE}: {end}, {progress.steps:,} steps in {progress.seconds:.1f} s, "
-            f"{progress.episodes:,} episodes, mean score of the last 100: {score}"
+            f"{progress.episodes:,} episodes, mean score of the last 100: {score}",
+            err=to_stderr,
         )
     return {
         "folder": str(folder),
@@ -212,9 +214,9 @@ def _require_film(plan: "Plan", video: Path) -> None:
     require_pictures(plan.settings(0))
 
 
-def _film(plan: "Plan", folder: Path, video: Path) -> float:
+def _film(plan: "Plan", folder: Path, video: Path, *, to_stderr: bool) -> float:
     from simsched.live.run_one import play
 
     score = play(plan, folder, video)
-    click.echo(f"{video}: an evaluation episode, score {score:g}")
+    click.echo(f"{video}: an evaluation episode, score {score:g}", err=to_stderr)
     return score
