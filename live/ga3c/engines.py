@@ -126,7 +126,7 @@ def make_engine(assembly: Assembly, clock: Callable[[], float] | None) -> Engine
 def _overlapped(assembly: Assembly) -> Engine:
     settings, first = assembly.settings, assembly.environments
     split = sizes(settings)
-    threads = env_threads(settings)
+    threads = len(available_cores())
     groups = [_group(assembly, first, 0, stagger=True)]
     for k, size in enumerate(split.groups[1:], start=1):
         environments = EnvironmentGroup(settings, size, threads=threads)
@@ -172,11 +172,6 @@ def first_group_size(settings: Settings, *, overlapped: bool) -> int:
     if settings.algorithm == "a3c":
         return 1
     return sizes(settings).groups[0] if overlapped else settings.agents
-
-
-def env_threads(settings: Settings) -> int:
-    """Return how many threads step the emulators of one group."""
-    return max(1, len(available_cores()) // settings.groups)
 
 
 def _group(

@@ -11,7 +11,6 @@ from simsched.live.errors import DivergedError
 from simsched.live.ga3c.checkpoint import read_checkpoint, restore, write_checkpoint
 from simsched.live.ga3c.engines import (
     Assembly,
-    env_threads,
     first_group_size,
     make_engine,
     overlaps,
@@ -71,7 +70,8 @@ class Worker:
         self._environments = EnvironmentGroup(
             settings,
             first_group_size(settings, overlapped=overlapped),
-            threads=env_threads(settings) if overlapped else 1,
+            # All cores for each group: while one waits for predictions, the other has them.
+            threads=len(available_cores()) if overlapped else 1,
         )
         self.monitor = Monitor()
         self.diverged: str | None = None

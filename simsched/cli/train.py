@@ -37,8 +37,8 @@ class _Sectioned(click.Command):
     cls=_Sectioned,
     epilog="""\b
 Presets:
-  fast        one predictor, one trainer, batches of 160: the most samples per
-              second on a few cores; the defaults above are its
+  fast        64 agents, one predictor, one trainer, batches of 160: the most
+              samples per second on a few cores; the defaults above are its
   published   the settings of the GA3C paper and its code
   repeatable  by turns in one thread: same seed, same scores
 
