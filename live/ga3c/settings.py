@@ -214,6 +214,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "compile": "off",
     },
 }
-"""Settings that differ from the defaults. published: none. fast: 64 agents, one predictor, one
-trainer and batches of 160, what trains most samples per second on a few cores. repeatable: by turns in one
-thread, for one core, in batches of 80."""
+"""Settings that differ from the defaults.
+
+published: none. fast: 64 agents, one predictor, one trainer and batches of 160, what trains most
+samples per second on a few cores. repeatable: by turns in one thread, for one core, in batches
+of 80.
+"""
