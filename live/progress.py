@@ -79,7 +79,7 @@ class Counts:
     def left(self) -> str:
         """Time left at the speed so far."""
         speed = self.steps_per_s
-        left = (self.total_steps - self.steps) / speed if speed > 0 else float("nan")
+        left = max(0, self.total_steps - self.steps) / speed if speed > 0 else float("nan")
         return f"{_duration(left)} left"
 
     def summary(self) -> str:

@@ -206,7 +206,7 @@ def test_the_lag_by_turns_is_bounded(
     spy = Spy(monkeypatch)
     worker = Worker(settings(agents=agents, t_max=t_max, least_batch=least))
     spy.network = worker.network
-    train(worker, 6_000 if least else 3_000)
+    train(worker, 4_000 if least else 1_500)
     bound = agents * (2 * t_max + 1) // max(1, least) + 1
     greatest = worker.monitor.greatest_lag()
     assert 0 < greatest <= bound
