@@ -16,6 +16,7 @@ Algorithm: TypeAlias = Literal["ga3c", "a2c", "a3c"]
 Overlap: TypeAlias = Literal["auto", "on", "off"]
 Optimizer: TypeAlias = Literal["rmsprop", "rmsprop-tf", "adam"]
 Network: TypeAlias = Literal["auto", "small", "large", "grid", "vector"]
+Initialization: TypeAlias = Literal["uniform", "orthogonal"]
 Preprocessing: TypeAlias = Literal["standard", "original"]
 Compile: TypeAlias = Literal["auto", "on", "off"]
 Adjustment: TypeAlias = Literal["none", "random-walk"]
@@ -97,6 +98,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All 18 Atari actions instead of those that the game uses."""
     network: Network = "auto"
     """small, large: those of the paper, for frames; grid: MinAtar's; vector: two small towers."""
+    initialization: Initialization = "uniform"
+    """First weights. uniform: within 1/sqrt(inputs), as in the original; orthogonal: as newer
+    implementations, with a nearly even first policy and biases of 0."""
     stride: int = 4
     """Stride of the large network's first layer, 1 to 4."""
 
@@ -189,6 +193,7 @@ _CHOICES: dict[str, Any] = {
     "optimizer": Optimizer,
     "network": Network,
     "preprocessing": Preprocessing,
+    "initialization": Initialization,
     "compile": Compile,
     "adjust": Adjustment,
 }
