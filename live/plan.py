@@ -49,9 +49,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def settings(self, trial: int) -> Settings:
         """Return one trial's settings."""
         fields = {**self.training, **self.hparams[trial]}
-        return msgspec.convert(
-            {"game": self.game, "seed": self.seed, "trial": trial, **fields}, Settings
-        )
+        try:
+            return msgspec.convert(
+                {"game": self.game, "seed": self.seed, "trial": trial, **fields}, Settings
+            )
+        except msgspec.ValidationError as error:  # what Settings itself refuses comes so, too
+            raise LiveError(f"trial {trial}: {error}") from error
 
     def save(self, parts: Path) -> None:
         """Write the plan into the parts folder."""

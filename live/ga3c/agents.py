@@ -168,6 +168,11 @@ class AgentGroup:
             self._lengths[agent] = 0
         return finished, episodes
 
+    def drop_segments(self) -> None:
+        """Forget the segments under way: what they saw is too old to be trained on."""
+        for agent in range(self.environments.size):
+            self._start_segment(agent)
+
     def _start_segment(self, agent: int) -> None:
         self._segments[agent] = Segment()
         self._limits[agent] = self._knobs.settings.t_max

@@ -9,6 +9,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
 import torch
 
 from simsched.live.errors import LiveError
@@ -43,16 +45,35 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         raise LiveError(f"{path}: not a readable checkpoint: {type(error).__name__}") from error
     if missing:
         raise LiveError(f"{path}: not a checkpoint, {sorted(missing)[0]!r} is missing")
+    try:
+        msgspec.convert({name: state[name] for name in _Counters.__struct_fields__}, _Counters)
+    except msgspec.ValidationError as error:
+        raise LiveError(f"{path}: not a checkpoint: {error}") from error
     return state
 
 
+class _Counters(msgspec.Struct):
+    """The parts of a checkpoint that are neither weights nor optimizer."""
+
+    seconds: float
+    steps: int
+    episodes: int
+    random: "_Random"
+
+
+class _Random(msgspec.Struct):
+    groups: list[dict[str, Any]]
+
+
 def restore(learner: Learner, state: dict[str, Any], path: Path) -> None:
-    """Put a checkpoint's weights and optimizer into a learner.
+    """Put a checkpoint's weights and optimizer into a learner, if all of it fits.
 
     Raises:
         LiveError: they do not fit.
     """
     try:
+        for random_state in state["random"]["groups"]:
+            np.random.PCG64().state = random_state  # would it be taken?
         learner.restore(state)
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]

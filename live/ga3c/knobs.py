@@ -1,6 +1,6 @@
 """What may change while a worker trains: population based training changes it."""
 
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -28,6 +28,12 @@ class Knobs:
                 raise LiveError(
                     f"{name}: cannot change while training, only {', '.join(CHANGEABLE)} can"
                 )
+        hints = get_type_hints(Settings)
+        for name, value in changes.items():
+            try:
+                msgspec.convert(value, hints[name])
+            except msgspec.ValidationError as error:
+                raise LiveError(f"{name}: {value!r} cannot be used: {error}") from error
         self.settings = msgspec.structs.replace(self.settings, **changes)
 
     def learning_rate(self, steps: int) -> float:

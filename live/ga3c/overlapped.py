@@ -142,20 +142,22 @@ class OverlappedEngine:
         with self._changed:
             self._changed.notify_all()
 
-    def _wait_for_turn(self, k: int, active: Callable[[Parts], int]) -> None:
-        """Wait while part k of its kind is not active."""
+    def _wait_for_turn(self, k: int, active: Callable[[Parts], int]) -> bool:
+        """Wait while part k of its kind is not active; returns whether it was not."""
         if k < active(self.parts):
-            return
+            return False
         with self._changed:
             while k >= active(self.parts):
                 if self.crew.stopping.is_set():
                     raise Closed
                 self._changed.wait()
+        return True
 
     def _agent_loop(self, k: int, group: AgentGroup) -> Callable[[], None]:
         def loop() -> None:
             while not self.crew.stopping.is_set():
-                self._wait_for_turn(k, lambda parts: parts.groups)
+                if self._wait_for_turn(k, lambda parts: parts.groups):
+                    group.drop_segments()
                 with self._group_locks[k]:
                     segments, episodes = group.step(self._asked[k])
                     size = group.environments.size

@@ -144,14 +144,17 @@ class A2CEngine(TurnsEngine):
     """
 
     _rollout = 0
+    _length = 0
 
     def _turn(self) -> None:
         prediction = self._predictor.predict(self._group.observations)
-        if self._rollout >= self._knobs.settings.t_max:
+        if self._rollout and self._rollout >= self._length:
             self._batcher.add(self._group.cut(prediction.values, all_of_them=True))
             self._update(self._batcher.take(everything=True))
             self._rollout = 0
             prediction = self._predictor.predict(self._group.observations)
+        if self._rollout == 0:
+            self._length = self._knobs.settings.t_max
         segments, episodes = self._group.act(prediction, self._predictor)
         self._rollout += 1
         self._count(episodes)

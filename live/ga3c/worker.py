@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import torch
 
@@ -16,7 +17,7 @@ from simsched.live.ga3c.engines import (
     overlaps,
 )
 from simsched.live.ga3c.environment import EnvironmentGroup
-from simsched.live.ga3c.games import is_atari
+from simsched.live.ga3c.games import canonical_game, is_atari
 from simsched.live.ga3c.knobs import Knobs
 from simsched.live.ga3c.learner import Learner
 from simsched.live.ga3c.monitor import Monitor
@@ -64,6 +65,7 @@ class Worker:
         Raises:
             LiveError: the game cannot be trained on, or the checkpoint does not fit.
         """
+        settings = msgspec.structs.replace(settings, game=canonical_game(settings.game))
         torch.set_num_threads(settings.threads or max(1, len(available_cores()) // 2))
         device = choose_device("cpu" if settings.algorithm == "a3c" else settings.device)
         overlapped = overlaps(settings, frames=is_atari(settings.game), device=device)
@@ -215,9 +217,9 @@ class Worker:
     def _restore(self, path: Path) -> dict[str, Any]:
         state = read_checkpoint(path)
         restore(self._learner, state, path)
-        self._base_seconds = float(state["seconds"])
-        self._base_steps = int(state["steps"])
-        self.episodes = int(state["episodes"])
+        self._base_seconds = state["seconds"]
+        self._base_steps = state["steps"]
+        self.episodes = state["episodes"]
         random_states: dict[str, Any] = state["random"]
         return random_states
 

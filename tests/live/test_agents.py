@@ -115,7 +115,7 @@ def transitions(environments: Scripted) -> dict[tuple[float, ...], Transition]:
 def test_segments_are_cut_and_bootstrapped_as_the_paper_says(t_max: int, clip: bool) -> None:
     environments, segments, _ = play(t_max, clip=clip)
     known = transitions(environments)
-    seen = set()
+    seen: set[tuple[float, ...]] = set()
     for segment in segments:
         assert 1 <= len(segment) <= t_max
         places = [tuple(place) for place in segment.observations]
@@ -197,8 +197,8 @@ def test_probabilities_and_versions_are_those_of_the_acting_policy() -> None:
 
 def test_episodes_are_counted_from_the_environments_rewards() -> None:
     environments, _, episodes = play(5)
-    totals: dict[tuple[float, float], float] = {}
-    lengths: dict[tuple[float, float], int] = {}
+    totals: dict[tuple[float, ...], float] = {}
+    lengths: dict[tuple[float, ...], int] = {}
     for place, (_, reward, _, _) in sorted(transitions(environments).items()):
         totals[place[:2]] = totals.get(place[:2], 0.0) + reward
         lengths[place[:2]] = lengths.get(place[:2], 0) + 1

@@ -68,7 +68,7 @@ def test_loss_and_gradients_are_those_of_the_naive_loop(
     actions, returns = rng.integers(0, n, batch), rng.normal(0, 3, batch)
     tensors = torch.tensor(logits, requires_grad=True), torch.tensor(values, requires_grad=True)
     loss = actor_critic_loss(*tensors, torch.tensor(actions), torch.tensor(returns), beta)
-    loss.backward()
+    torch.autograd.backward(loss)
     expected, by_logits, by_values = naive_loss(
         logits, values, actions.tolist(), returns.tolist(), (returns - values).tolist(), beta
     )
@@ -86,11 +86,11 @@ def test_targets_and_advantages_of_ones_own_pass_no_gradient(seed: int, batch: i
     targets, weights = rng.normal(0, 3, batch), rng.normal(0, 3, batch)
     actions = rng.integers(0, n, batch)
     given_ = [torch.tensor(x, requires_grad=True) for x in (logits, values, targets, weights)]
-    losses(given_[0], given_[1], torch.tensor(actions), given_[2], given_[3]).total(0.3).backward()
+    terms = losses(given_[0], given_[1], torch.tensor(actions), given_[2], given_[3])
+    torch.autograd.backward(terms.total(0.3))
     loss, by_logits, by_values = naive_loss(
         logits, values, actions.tolist(), targets.tolist(), weights.tolist(), 0.3
     )
-    terms = losses(given_[0], given_[1], torch.tensor(actions), given_[2], given_[3])
     assert terms.total(0.3).item() == pytest.approx(loss)
     np.testing.assert_allclose(given_[0].grad.numpy(), by_logits, atol=1e-9)
     np.testing.assert_allclose(given_[1].grad.numpy(), by_values, atol=1e-9)
@@ -116,7 +116,7 @@ def test_certain_policies_give_finite_losses_and_gradients(size: float) -> None:
     logits = torch.tensor([[size, 0.0, -size], [size, 0.0, -size]], requires_grad=True)
     values = torch.zeros(2, requires_grad=True)
     terms = a3c_losses(logits, values, torch.tensor([2, 0]), torch.tensor([1.0, 1.0]))
-    terms.total(0.01).backward()
+    torch.autograd.backward(terms.total(0.01))
     assert terms.policy.item() == pytest.approx(2 * size, rel=1e-6)  # -log p = 2 size, and 0
     assert terms.entropy.item() == pytest.approx(0.0, abs=1e-6)
     # d/dlogits of -log p(a): p - [a]; it does not vanish, as it does for log(max(p, 1e-6)).
@@ -177,3 +177,11 @@ def test_a_change_that_cannot_work_changes_nothing(changes: dict[str, float], me
         knobs.change(**changes)
     assert str(caught.value) == message
     assert knobs.settings == before == Settings(game="CartPole-v1")
+
+
+@pytest.mark.parametrize("t_max", [2.5, "5"])
+def test_a_change_of_the_wrong_type_is_refused(t_max: object) -> None:
+    knobs = schedule()
+    with pytest.raises(LiveError, match=r"^t_max: "):
+        knobs.change(t_max=t_max)
+    assert knobs.settings.t_max == 5

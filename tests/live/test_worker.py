@@ -174,11 +174,6 @@ def test_a2c_has_no_lag_and_updates_of_agents_times_t_max(monkeypatch: pytest.Mo
     assert [sample.observation.tobytes() for sample in trained] == held  # none lost, none doubled
 
 
-@pytest.mark.xfail(
-    reason="A2CEngine compares its rollout with t_max at every step: a change in mid-rollout "
-    "lengthens or cuts the segment that is being made, not the next",
-    strict=True,
-)
 def test_a2c_takes_up_a_new_t_max_with_the_next_segment(monkeypatch: pytest.MonkeyPatch) -> None:
     spy = Spy(monkeypatch)
     worker = Worker(settings(algorithm="a2c", agents=2, t_max=4, least_batch=0))
@@ -253,11 +248,6 @@ def test_hyperparameters_change_while_it_trains_and_bad_values_change_nothing() 
     assert torch.equal(moved, still)
 
 
-@pytest.mark.xfail(
-    reason="Worker asks is_atari of the name as given, make_engine of the canonical one: by its "
-    "ROM's name a game gets a first group of all agents, and further groups beside it",
-    strict=True,
-)
 def test_a_game_by_its_other_name_has_as_many_agents(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "available_cores", lambda: [0, 1])
     sizes = []
@@ -310,18 +300,23 @@ def test_rates_are_differences_over_time_and_means_over_what_happened() -> None:
     )
 
 
-def test_a_worker_that_cannot_be_made_says_so_in_one_line() -> None:
-    for changes, message in [
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
         ({"game": "Pendulum-v1"}, "game: Pendulum-v1 has actions Box(-2.0, 2.0, (1,), float32)"),
         ({"network": "small"}, "network: small cannot take the observations of CartPole-v1"),
         ({"device": "tpu"}, "device: 'tpu' is none of auto, cpu, cuda, cuda:N"),
         ({"device": "cuda:99"}, "device: 'cuda:99' is not here, torch sees "),
         ({"sticky_actions": 0.25}, "sticky_actions: 0.25 is for Atari games, CartPole-v1 has no"),
-    ]:
-        with pytest.raises(LiveError) as caught:
-            Worker(settings(**changes))
-        assert str(caught.value).startswith(message)
-        assert "\n" not in str(caught.value)
+    ],
+)
+def test_a_worker_that_cannot_be_made_says_so_in_one_line(
+    changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(LiveError) as caught:
+        Worker(settings(**changes))
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.long
