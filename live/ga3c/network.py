@@ -35,6 +35,7 @@ class FrameNetwork(nn.Module):
         self.hidden = nn.Sequential(nn.Linear(width, 256), nn.ReLU())
         self.policy = nn.Linear(256, actions)
         self.value = nn.Linear(256, 1)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Return the logits (batch, actions) and the values (batch,)."""
