@@ -104,6 +104,10 @@ def make_engine(assembly: Assembly, clock: Callable[[], float] | None) -> Engine
         if clock is not None and clock is not time.monotonic:
             raise LiveError("clock: cpu measures training in one thread; use wall")
         return _overlapped(assembly)
+    if settings.compile == "on":
+        raise LiveError(
+            "compile: on is for GA3C's parts in threads: use overlap on, or compile off"
+        )
     if settings.algorithm == "a3c":
         if clock is not None and clock is not time.monotonic:
             raise LiveError("clock: cpu measures training in one thread; use wall")

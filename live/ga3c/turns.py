@@ -59,8 +59,9 @@ class Engine(Protocol):
 class TurnsEngine:
     """GA3C by turns: a step of every agent, then the updates that are due.
 
-    A long segment outlives updates made while it grew, so part of it was acted out by older
-    weights: the policy lag of GA3C, at most t_max steps of each agent.
+    A segment outlives updates made while it grew, so part of it was acted out by older weights:
+    the policy lag of GA3C. Between acting and training lie at most 2 t_max + 1 steps of each
+    agent, in batches of `least_batch`.
     """
 
     def __init__(

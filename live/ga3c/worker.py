@@ -211,6 +211,10 @@ class Worker:
                 "episodes": self.episodes,
             }
             state = self._learner.state()
+        for name, tensor in state["network"].items():
+            if not bool(torch.isfinite(tensor).all()):  # it became so after the check
+                self.diverged = f"parameter {name} is not finite"
+                return False
         write_checkpoint(path, {**state, **counters, "random": random_states})
         return True
 

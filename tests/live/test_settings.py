@@ -270,3 +270,12 @@ def test_a_recorded_trial_has_what_the_preset_and_the_search_say() -> None:
     ours = {name: getattr(repeatable, name) for name in PRESETS["repeatable"]}
     searched = {"learning_rate": repeatable.learning_rate}
     assert ours == {**PRESETS["repeatable"], **searched}
+
+
+def test_compiling_is_refused_where_it_would_do_nothing() -> None:
+    from simsched.live.ga3c.worker import Worker
+
+    with pytest.raises(LiveError, match=r"^compile: on is for GA3C's parts in threads"):
+        Worker(Settings(game="CartPole-v1", agents=2, overlap="off", compile="on", least_batch=8))
+    with pytest.raises(LiveError, match=r"^compile: on needs batches of a fixed size"):
+        Worker(Settings(game="CartPole-v1", agents=2, overlap="on", compile="on", least_batch=0))
