@@ -136,7 +136,7 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
         ]
     runs: dict[str, list[float]] = {name: [] for name in contenders}
     rounds = [name for _ in range(args.repeats) for name in contenders]
-    for name in track(rounds, "measuring", Console(stderr=True)):
+    for name in track(rounds, "measuring", console=Console(stderr=True)):
         runs[name].append(contenders[name]())
     fast = statistics.median(runs["GA3C, preset fast"])
     table = Table("", "steps/s", "of", "GA3C fast is")
@@ -153,7 +153,7 @@ def sweep(args: argparse.Namespace) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     cases = [(name, value) for name, values in SWEEP.items() for value in values]
     table = Table("setting", "steps/s", "samples/s", "prediction batch", "lag", "greatest lag")
-    for name, value in track(cases, "measuring", Console(stderr=True)):
+    for name, value in track(cases, "measuring", console=Console(stderr=True)):
         result = ours(args, **{**FAST, name: value, "compile": "off"})
         found.append({"setting": name, "value": value, **result})
         table.add_row(
@@ -182,7 +182,7 @@ def adjust(args: argparse.Namespace) -> dict[str, Any]:
     cases = {"start": BAD_START, "kept by the walk": walk["kept"], **hand}
     runs: dict[str, list[float]] = {name: [] for name in cases}
     rounds = [name for _ in range(args.repeats) for name in cases]
-    for name in track(rounds, "measuring", Console(stderr=True)):
+    for name in track(rounds, "measuring", console=Console(stderr=True)):
         runs[name].append(ours(args, **FAST, **cases[name])["speed/TPS"])
     best = max(statistics.median(runs[name]) for name in hand)
     table = Table("", "samples/s", "of the best by hand")
