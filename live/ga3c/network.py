@@ -174,7 +174,8 @@ def _draw_orthogonal(network: nn.Module, generator: torch.Generator) -> None:
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
             gain = gains.get(layer, math.sqrt(2))
-            nn.init.orthogonal_(layer.weight, gain, generator=generator)
+            drawn = torch.empty(layer.weight.shape)  # the layer's own may lie channels last
+            layer.weight.data.copy_(nn.init.orthogonal_(drawn, gain, generator=generator))
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
 

@@ -198,7 +198,7 @@ def test_presets_work_and_the_docs_have_their_numbers() -> None:
 
 def test_adjustments_are_logged(tmp_path: Path) -> None:
     done = run(
-        "--game", "CartPole-v1", "--steps", "12000", "--agents", "8", "--least-batch", "40",
+        "--game", "CartPole-v1", "--steps", "60000", "--agents", "8", "--least-batch", "40",
         "--overlap", "on", "--adjust", "random-walk", "--adjust-after-s", "0.2",
         "--adjust-every-s", "0.3", "--out", "a", cwd=tmp_path,
     )  # fmt: skip
