@@ -20,6 +20,8 @@ COMMANDS = {
 }
 """Name: the module that holds the command under that name, and its line in the help."""
 
+HELP_NAMES = ["-h", "--help"]
+
 USERS_ERRORS = {
     "simsched.errors": "SimschedError",
     "simsched.traces.format": "TraceError",
@@ -44,6 +46,8 @@ class LazyGroup(click.Group):
             return None
         module = import_module(f"simsched.cli.{COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name)
+        # Click remembers a command's help option as its first context has it.
+        command.context_settings.setdefault("help_option_names", HELP_NAMES)
         return command
 
     def resolve_command(
@@ -75,7 +79,7 @@ class LazyGroup(click.Group):
 
 @click.command(
     cls=LazyGroup,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": HELP_NAMES, "max_content_width": 100},
     epilog="See `simsched COMMAND --help` for a command's options, with examples.",
 )
 @click.version_option(__version__, message="simsched %(version)s")
