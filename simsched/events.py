@@ -2,10 +2,12 @@
 
 Both worlds speak these: the simulated cluster and the live one. `at` is the world's time in
 integer microseconds; `attempt` numbers the starts of workers, so that a message from an
-older worker can be told from the present one's.
+older worker can be told from the present one's. `start_us`, `load_us` and `redo_us` say how
+long, since its command, a worker spent on starting, on loading a checkpoint and on training
+again what had been lost; the rest it trained.
 """
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -19,12 +21,10 @@ class NodeUp(msgspec.Struct, frozen=True, gc=False, tag="node_up"):
     node: int
 
 
-class Reported(msgspec.Struct, frozen=True, gc=False, tag="reported"):
+class Reported(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="reported"):
     """A worker reached its milestone; `score` None says that the trial diverged on the way.
 
-    `step` is the milestone, `reached` the true count. `start_us` and `load_us` say how long,
-    since its command, the worker spent on starting and on loading a checkpoint; the rest it
-    trained.
+    `step` is the milestone, `reached` the true count.
     """
 
     at: int
@@ -35,6 +35,7 @@ class Reported(msgspec.Struct, frozen=True, gc=False, tag="reported"):
     reached: float
     start_us: int
     load_us: int
+    redo_us: int = 0
 
 
 class Saved(msgspec.Struct, frozen=True, gc=False, tag="saved"):
@@ -56,7 +57,58 @@ class Ended(msgspec.Struct, frozen=True, gc=False, tag="ended"):
     load_us: int
 
 
-Event: TypeAlias = NodeUp | Reported | Saved | Ended
+class Failed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="failed"):
+    """A worker is gone, or could not do what it was told, and nobody had asked it to end."""
+
+    at: int
+    node: int
+    attempt: int
+    reason: str
+    reached: float
+    """The highest count that the trial is known to have had."""
+    start_us: int = 0
+    load_us: int = 0
+    redo_us: int = 0
+    spoilt: bool = False
+    """The checkpoint that it was to load is damaged."""
+
+
+class Parked(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="parked"):
+    """The worker has saved its trial as it was after `step` resource units, and is gone."""
+
+    at: int
+    node: int
+    attempt: int
+    step: int
+    reached: float
+    start_us: int = 0
+    load_us: int = 0
+    redo_us: int = 0
+    save_us: int = 0
+
+
+class TimerFired(msgspec.Struct, frozen=True, gc=False, tag="timer"):
+    """The time that `SetTimer` asked for has passed."""
+
+    at: int
+    timer: str
+
+
+class Interrupted(msgspec.Struct, frozen=True, gc=False, tag="interrupted"):
+    """Somebody wants the run to stop for now, so that it can go on later."""
+
+    at: int
+
+
+class Recovered(msgspec.Struct, frozen=True, gc=False, tag="recovered"):
+    """The run goes on after its coordinator was gone. No worker is left of before."""
+
+    at: int
+
+
+Event: TypeAlias = (
+    NodeUp | Reported | Saved | Ended | Failed | Parked | TimerFired | Interrupted | Recovered
+)
 
 
 class Hold(msgspec.Struct, frozen=True, gc=False, tag="hold"):
@@ -67,7 +119,7 @@ class Hold(msgspec.Struct, frozen=True, gc=False, tag="hold"):
     trial: TrialId
 
 
-class Start(msgspec.Struct, frozen=True, gc=False, tag="start"):
+class Start(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="start"):
     """Start a worker, load `source` if there is one, train until the milestone `until`."""
 
     node: int
@@ -76,6 +128,12 @@ class Start(msgspec.Struct, frozen=True, gc=False, tag="start"):
     hparams: Hparams
     until: int
     source: Checkpoint | None
+    since: int = 0
+    """The milestone that was told last."""
+    count: float = 0.0
+    """The trial's own true count when it took the state that it starts from."""
+    redo_until: float = 0.0
+    """It has been here before: training up to this count is done again."""
 
 
 class Train(msgspec.Struct, frozen=True, gc=False, tag="train"):
@@ -111,4 +169,45 @@ class End(msgspec.Struct, frozen=True, gc=False, tag="end"):
     attempt: int
 
 
-Command: TypeAlias = Hold | Start | Train | Save | Adopt | End
+class Park(msgspec.Struct, frozen=True, gc=False, tag="park"):
+    """Save the trial as it is, in mid-phase too, and end the worker; `Parked` is awaited."""
+
+    node: int
+    attempt: int
+
+
+class Withdraw(msgspec.Struct, frozen=True, gc=False, tag="withdraw"):
+    """Take a node out of service: workers keep failing on it."""
+
+    node: int
+
+
+class Over(msgspec.Struct, frozen=True, gc=False, tag="over"):
+    """A trial is over though no verdict ended it: its retries are spent, or the run's time is."""
+
+    trial: TrialId
+    fate: Literal["lost", "censored"]
+
+
+class Delete(msgspec.Struct, frozen=True, gc=False, tag="delete"):
+    """Nothing needs this checkpoint any more."""
+
+    checkpoint: Checkpoint
+
+
+class SetTimer(msgspec.Struct, frozen=True, gc=False, tag="set_timer"):
+    """Feed `TimerFired` after so many microseconds."""
+
+    timer: str
+    delay_us: int
+
+
+class CancelTimer(msgspec.Struct, frozen=True, gc=False, tag="cancel_timer"):
+    """The timer is not wanted any more."""
+
+    timer: str
+
+
+NodeCommand: TypeAlias = Hold | Start | Train | Save | Adopt | End | Park | Withdraw
+"""What concerns one node."""
+Command: TypeAlias = NodeCommand | Over | Delete | SetTimer | CancelTimer

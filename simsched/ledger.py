@@ -16,13 +16,18 @@ from simsched.events import (
     End,
     Ended,
     Event,
+    Failed,
     Hold,
+    NodeCommand,
     NodeUp,
+    Over,
+    Parked,
     Reported,
     Save,
     Saved,
     Start,
     Train,
+    Withdraw,
 )
 from simsched.messages import Decision, Hparams, Pause, Stop, TrialId
 from simsched.results import Fate, Milestone
@@ -55,15 +60,16 @@ class Ledger:
         self.intervals: list[Interval] = []
         self.node_us: dict[Kind, int] = dict.fromkeys(KINDS, 0)
         self.trials: dict[TrialId, TrialRecord] = {}
-        self.preemptions = self.saves = self.loads = self.milestones = 0
+        self.preemptions = self.saves = self.loads = self.milestones = self.failures = 0
         self.best: tuple[float, TrialId, int] | None = None
         """Best score so far, its trial, and when it was first reported."""
         self._open: dict[int, _Open] = {}
         self._begin: dict[type, Callable[[Any, int, TrialId], _Open]] = {
             Start: self._start, Save: self._save, Adopt: self._adopt,
             Train: self._train, Hold: self._hold, End: self._end,
+            Withdraw: self._withdraw,
         }  # fmt: skip
-        """What each command begins; the trial is the one that was on the node before."""
+        """What each command begins (`Park` lets go on what goes on); the trial is the one that was on the node before."""
 
     def observe(
         self,
@@ -74,7 +80,10 @@ class Ledger:
     ) -> None:
         """Take in one event with its answers."""
         at = event.at
-        if not isinstance(event, NodeUp) and event.attempt != self._open[event.node][3]:
+        if (
+            isinstance(event, Reported | Saved | Failed | Parked | Ended)
+            and event.attempt != self._open[event.node][3]
+        ):
             return  # from an older attempt: the coordinator has dropped it too
         if isinstance(event, Reported):
             trial = self._close_leg(event)
@@ -84,20 +93,54 @@ class Ledger:
             self.trials[self._close_leg(event)].fate = "censored"
             self._retire(abandoned)
         elif isinstance(event, NodeUp):
+            if event.node in self._open:
+                self._stop_doing(event.node, at)
             self._open[event.node] = ("idle", at, -1, -1, -1)
-        else:
+        elif isinstance(event, Saved):
             self._saved(event)
+        elif isinstance(event, Failed):
+            self.failures += 1
+            self._failed(event)
+            self._retire(abandoned)
+        elif isinstance(event, Parked):
+            self._parked(event)
         for command in commands:
-            self._command(command, at)
+            if type(command) in self._begin:
+                self._command(command, at)  # type: ignore[arg-type]
+            elif isinstance(command, Over):
+                self.trials[command.trial].fate = command.fate
 
     def _saved(self, event: Saved) -> None:
         kind, since, trial, attempt, step = self._open[event.node]
         self._add(event.node, trial, attempt, kind, since, event.at, step)
         self._open[event.node] = ("wait", event.at, trial, attempt, step)
 
-    def _close_leg(self, event: Reported | Ended) -> TrialId:
+    def _stop_doing(self, node: int, at: int) -> tuple[TrialId, int, int]:
+        """Close what a node does; return its trial, attempt and step."""
+        kind, since, trial, attempt, step = self._open[node]
+        self._add(node, trial, attempt, kind, since, at, step)
+        return trial, attempt, step
+
+    def _failed(self, event: Failed) -> None:
+        if self._open[event.node][0] == "train":
+            self._close_leg(event)
+        else:
+            trial, attempt, step = self._stop_doing(event.node, event.at)
+            self._open[event.node] = ("wait", event.at, trial, attempt, step)
+
+    def _parked(self, event: Parked) -> None:
+        began = event.at - event.save_us
+        self._close_leg(event, began)
+        _, _, trial, attempt, step = self._open[event.node]
+        self._add(event.node, trial, attempt, "save", began, event.at, step)
+        self._open[event.node] = ("wait", event.at, trial, attempt, step)
+        self.saves += event.step >= 0
+
+    def _close_leg(
+        self, event: Reported | Ended | Failed | Parked, at: int | None = None
+    ) -> TrialId:
         """Split what the worker did since its command; from now on it waits for an answer."""
-        node, at = event.node, event.at
+        node, at = event.node, event.at if at is None else at
         _, since, trial, attempt, step = self._open[node]
         if event.start_us:
             self._add(node, trial, attempt, "start", since, since + event.start_us, step)
@@ -105,6 +148,9 @@ class Ledger:
         if event.load_us:
             self._add(node, trial, attempt, "load", since, since + event.load_us, step)
             since += event.load_us
+        if not isinstance(event, Ended) and event.redo_us:
+            self._add(node, trial, attempt, "redo", since, since + event.redo_us, step)
+            since += event.redo_us
         self._add(node, trial, attempt, "train", since, at, step)
         self._open[node] = ("wait", at, trial, attempt, step)
         return trial
@@ -145,7 +191,7 @@ class Ledger:
         for trial in trials:
             self.trials[trial].fate = "stopped"
 
-    def _command(self, command: Command, at: int) -> None:
+    def _command(self, command: NodeCommand, at: int) -> None:
         node = command.node
         kind, since, trial, attempt, step = self._open[node]
         if at > since:
@@ -175,6 +221,9 @@ class Ledger:
 
     def _hold(self, command: Hold, at: int, _: TrialId) -> _Open:
         return "wait", at, command.trial, command.attempt, -1
+
+    def _withdraw(self, _command: Withdraw, at: int, _: TrialId) -> _Open:
+        return "down", at, -1, -1, -1
 
     def _end(self, _command: End, at: int, _: TrialId) -> _Open:
         return "idle", at, -1, -1, -1

@@ -191,6 +191,10 @@ class PopulationBasedTraining:
         """Whether every member has been trained to the end."""
         return self.started == self.trials and not self.running and not self.waiting
 
+    def held(self) -> set[Checkpoint]:
+        """Return the checkpoints that a member may yet come back from, or copy."""
+        return {m.weights for m in self.members.values() if m.weights is not None}
+
     def snapshot(self) -> dict[str, Any]:
         """Return the state as JSON values."""
         return {
