@@ -63,6 +63,10 @@ class Ledger:
         self.preemptions = self.saves = self.loads = self.milestones = self.failures = 0
         self.best: tuple[float, TrialId, int] | None = None
         """Best score so far, its trial, and when it was first reported."""
+        self.last_us = 0
+        """Time of the newest event."""
+        self.newest_trial: TrialId | None = None
+        """Whose milestone was told last."""
         self._open: dict[int, _Open] = {}
         self._begin: dict[type, Callable[[Any, int, TrialId], _Open]] = {
             Start: self._start, Save: self._save, Adopt: self._adopt,
@@ -79,7 +83,7 @@ class Ledger:
         commands: list[Command],
     ) -> None:
         """Take in one event with its answers."""
-        at = event.at
+        self.last_us = at = event.at
         if (
             isinstance(event, Reported | Saved | Failed | Parked | Ended)
             and event.attempt != self._open[event.node][3]
@@ -167,6 +171,7 @@ class Ledger:
 
     def _report(self, event: Reported, trial: TrialId, decision: Decision) -> None:
         record = self.trials[trial]
+        self.newest_trial = trial
         self.milestones += 1
         record.milestones += 1
         score = event.score

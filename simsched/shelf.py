@@ -18,6 +18,11 @@ class Shelf:
     def __contains__(self, checkpoint: Checkpoint) -> bool:
         return checkpoint in self._durable
 
+    @property
+    def durable(self) -> set[Checkpoint]:
+        """The durable checkpoints."""
+        return set(self._durable)
+
     def scored(self, trial: TrialId, step: int, score: float) -> None:
         """A trial reported a score at a milestone."""
         if trial not in self._best or score > self._best[trial][0]:

@@ -16,7 +16,7 @@ from simpy.events import Event as SimEvent
 
 from simsched.cluster import Cluster, microseconds
 from simsched.control import Control
-from simsched.coordinator import Coordinator, ProtocolError
+from simsched.coordinator import NO_POLICY, Coordinator, ProtocolError
 from simsched.events import (
     Adopt,
     Command,
@@ -35,6 +35,7 @@ from simsched.journal import Journal
 from simsched.ledger import Ledger
 from simsched.messages import Checkpoint, Hparams, TrialId
 from simsched.replay import Cursor, Curve, Neighbours
+from simsched.retries import Policy
 from simsched.schedulers import Scheduler
 from simsched.timeline import Timeline
 
@@ -90,6 +91,7 @@ class SimulatedCluster:
         cluster: nodes and costs.
         maximum: a trial's full length in resource units.
         journal: written as the run goes, if given.
+        policy: the coordinator's, beside the scheduler.
     """
 
     def __init__(
@@ -100,9 +102,10 @@ class SimulatedCluster:
         cluster: Cluster,
         maximum: int,
         journal: Journal | None = None,
+        policy: Policy = NO_POLICY,
     ) -> None:
         self.ledger = Ledger(maximum)
-        self.control = Control(Coordinator(scheduler), self.ledger, journal)
+        self.control = Control(Coordinator(scheduler, policy), self.ledger, journal)
         self.curves = curves
         self.neighbours = neighbours
         self.start_us = microseconds(cluster.start_s)

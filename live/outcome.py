@@ -1,0 +1,140 @@
+"""What a live search came to: results, curves, the report, the trained winner."""
+
+import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from simsched.live import machine
+from simsched.live.settings import LiveSettings
+from simsched.live.watch import measured_costs
+from simsched.messages import Hparams
+from simsched.results import Comparison, RunResult, Settings, results_json
+from simsched.run_result import make_result
+from simsched.timeline import US_PER_S
+from simsched.traces import Metadata, Trace, TraceSet, write
+
+if TYPE_CHECKING:
+    from simsched.live.search import Show
+    from simsched.live.workshop import Workshop
+    from simsched.live.world import How, World
+
+CURVES = "curves.parquet"
+RESULTS = "results.json"
+REPORT = "report.html"
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How a search ended, and where its results are."""
+
+    ended: Literal["done", "interrupted", "max-time"]
+    folder: Path
+    result: RunResult | None = None
+    """None where it was interrupted."""
+    report: Path | None = None
+    curves: Path | None = None
+    best_score: float | None = None
+    best_trial: int | None = None
+    best_hparams: Hparams | None = None
+    winner: str | None = None
+    """What the evaluation of the best trials says, in a line."""
+
+    @property
+    def resume_command(self) -> str:
+        """What goes on with it."""
+        return f"simsched live --resume {self.folder}"
+
+
+def finish(world: "World", how: "How", folder: Path, show: "Show") -> Outcome:
+    """Write what a search came to. An interrupted one has no results yet."""
+    if how == "interrupted":
+        return Outcome(ended="interrupted", folder=folder)
+    settings, ledger, workshop = world.settings, world.control.ledger, world.workshop
+    cut_off = settings.max_time_s is not None and not world.control.coordinator.scheduler.done()
+    timeline = ledger.close(max(ledger.last_us, 1))
+    scheduler = world.control.coordinator.scheduler
+    result = make_result(
+        settings.scheduler, 0, settings.plan, ledger, timeline, world.sign,
+        dict.fromkeys(ledger.trials), {}, scheduler.notes,
+    )  # fmt: skip
+    curves = write_curves(result, settings, workshop, folder)
+    comparison = Comparison(settings_of(settings, result, curves), (result,))
+    (folder / RESULTS).write_bytes(results_json(comparison))
+    best = None if result.best_trial is None else ledger.trials[result.best_trial]
+    del show
+    return Outcome(
+        ended="max-time" if cut_off else "done",
+        folder=folder,
+        result=result,
+        curves=None if curves is None else folder / CURVES,
+        best_score=result.best_score,
+        best_trial=result.best_trial,
+        best_hparams=None if best is None else best.hparams,
+    )
+
+
+def settings_of(
+    settings: LiveSettings, result: RunResult, curves: TraceSet | None
+) -> Settings:
+    """Return a live search's settings in the terms of a comparison, its costs as measured."""
+    costs = measured_costs(result.timeline.intervals)
+    return Settings(
+        version=settings.version,
+        traces=CURVES,
+        traces_sha256="" if curves is None else curves.sha256,
+        game=settings.game or "",
+        metric=settings.metric,
+        mode=settings.mode,
+        synthetic=False,
+        recorded_trials=0 if curves is None else len(curves.traces),
+        nodes=(settings.nodes,),
+        node_speeds=(1.0,),
+        workers=(settings.workers,),
+        schedulers=(settings.scheduler,),
+        phases=settings.phases,
+        phase_length=settings.phase_length,
+        unit=settings.unit,
+        start_s=costs.start_s,
+        save_s=costs.save_s,
+        load_s=costs.load_s,
+        replications=1,
+        resample=False,
+        seed=settings.seed,
+    )
+
+
+def write_curves(
+    result: RunResult, settings: LiveSettings, workshop: "Workshop", folder: Path
+) -> TraceSet | None:
+    """Write the run's own learning curves as a trace file, and return them."""
+    traces: list[Trace] = []
+    for trial in result.trials:
+        trace = workshop.curve(trial.trial).trace(trial.trial, trial.hparams, trial.fate)
+        if trace is not None:
+            traces.append(trace)
+    if not traces:
+        return None
+    metadata = Metadata(
+        game=settings.game or "",
+        metric=settings.metric,
+        mode=settings.mode,
+        resource_note="seconds are wall time of training, without starting, loading, saving "
+        "and waiting",
+        space=settings.space,
+        seed=settings.seed,
+        hardware=machine.processor(),
+        versions=machine.versions() if settings.command is None else {},
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        recorded_by=f"simsched live --scheduler {settings.scheduler}, {settings.nodes} nodes; "
+        "the scheduler ended trials early",
+        ends={str(trace.trial): trace.end for trace in traces},
+    )
+    made = TraceSet(folder.name, None, metadata, tuple(traces))
+    write(made, folder / CURVES)
+    return made
+
+
+def span_s(result: RunResult) -> float:
+    """Return how long the run took, in seconds."""
+    return result.timeline.end_us / US_PER_S

@@ -1,0 +1,187 @@
+"""A live search from its settings to its results; every death of it can be survived."""
+
+import asyncio
+import fcntl
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, Protocol
+
+import msgspec
+
+from simsched.control import Control
+from simsched.coordinator import Coordinator
+from simsched.errors import SimschedError
+from simsched.journal import Header, Journal
+from simsched.ledger import Ledger
+from simsched.live.errors import LiveError
+from simsched.live.launch import adopt_orphans
+from simsched.live.logs import RunLog
+from simsched.live.nodes import Node
+from simsched.live.outcome import Outcome, finish
+from simsched.live.parts import write_atomically
+from simsched.live.process_groups import kill_run
+from simsched.live.settings import LiveSettings, code_digest
+from simsched.live.status import Status
+from simsched.live.watch import ALIVE, Watch
+from simsched.live.workshop import Workshop
+from simsched.live.world import How, World
+from simsched.messages import Hparams
+from simsched.recovery import replay
+from simsched.retries import Policy
+from simsched.schedulers import Scheduler, build
+from simsched.searchers import Given, RandomSearcher
+
+SETTINGS = "settings.json"
+JOURNAL = "journal.jsonl"
+
+
+class Show(Protocol):
+    """Where people look while a search runs."""
+
+    def update(self, status: Status) -> None:
+        """Draw the search as it is."""
+        ...
+
+    def line(self, text: str) -> None:
+        """Tell something."""
+        ...
+
+
+def configurations(settings: LiveSettings) -> list[Hparams]:
+    """Return the configuration of every trial: those given first, then draws."""
+    searcher = RandomSearcher(settings.search_space, settings.seed)
+    return [
+        settings.first[trial] if trial < len(settings.first) else searcher.suggest(trial)
+        for trial in range(settings.workers)
+    ]
+
+
+def make_scheduler(settings: LiveSettings) -> Scheduler:
+    """Return the search's scheduler, in its first state."""
+    searcher = Given(configurations(settings), settings.search_space, settings.seed)
+    return build(settings.scheduler, settings.plan, searcher)
+
+
+def policy_of(settings: LiveSettings) -> Policy:
+    """Return how the coordinator treats failures, checkpoints and time."""
+    limit = settings.max_time_s
+    return Policy(
+        save_at=settings.checkpoints,
+        retries=settings.retries,
+        backoff_us=round(settings.backoff_s * 1e6),
+        max_time_us=None if limit is None else round(limit * 1e6),
+        delete=True,
+        keep_stopped=settings.complete,
+    )
+
+
+def run_search(
+    settings: LiveSettings, nodes: Sequence[Node], folder: Path, *, resume: bool, show: Show
+) -> Outcome:
+    """Run a search on these nodes, or go on with one.
+
+    Args:
+        settings: of the search; when resuming, those in its folder.
+        nodes: to run on, numbered from 0.
+        folder: the run's; it exists, and is empty unless resuming.
+        resume: whether to go on with what is in the folder.
+        show: is told how it gets on.
+
+    Returns what came of it.
+
+    Raises:
+        LiveError: it cannot be run, or not go on; what was done stays, and can be resumed.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(_locked(folder))
+        path = folder / JOURNAL
+        coordinator = Coordinator(make_scheduler(settings), policy_of(settings))
+        ledger = Ledger(settings.plan.maximum)
+        clock_us = 0
+        if resume:
+            header, clock_us, tail = replay(path, coordinator, ledger)
+            run = _same_search(header, settings, path)
+            kill_run(run)
+            file: BinaryIO = stack.enter_context(path.open("r+b"))
+            journal = Journal.reopen(file, tail)
+            clock_us = max(clock_us, _alive_at(folder))
+        else:
+            run = uuid.uuid4().hex
+            write_atomically(folder / SETTINGS, _pretty(settings))
+            file = stack.enter_context(path.open("xb"))
+            about = {"run": run, "settings": msgspec.to_builtins(settings)}
+            journal = Journal(file, about, settings.plan.maximum)
+            journal.sync()
+        log = stack.enter_context(RunLog(folder))
+        workshop = Workshop(folder, settings, run, log, show.line)
+        stack.callback(workshop.close)
+        workshop.store.sweep(frozenset(coordinator.shelf.durable))
+        control = Control(coordinator, ledger, journal)
+        watch = Watch(folder, settings, configurations(settings), nodes, show.update)
+        stack.callback(watch.close)
+        adopt_orphans()
+        world = World(settings, control, nodes, workshop, clock_us=clock_us, tick=watch)
+        over = resume and coordinator.finished
+        how: How = "done" if over else asyncio.run(world.run(recovered=resume))
+        return finish(world, how, folder, show)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a run's folder; LiveError if another coordinator holds it."""
+    with (folder / "lock").open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LiveError(f"{folder}: another simsched live runs this search") from None
+        yield
+
+
+def read_settings(folder: Path) -> LiveSettings:
+    """Return the settings of a run's folder.
+
+    Raises:
+        LiveError: it is no folder of a live search.
+    """
+    path = folder / SETTINGS
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=LiveSettings)
+    except OSError as error:
+        raise LiveError(f"{path}: {error.strerror}; name the folder of a live search") from None
+    except msgspec.DecodeError as error:
+        raise LiveError(f"{path}: these are no settings of a live search: {error}") from None
+
+
+def _same_search(header: Header, settings: LiveSettings, path: Path) -> str:
+    """Return the run's id. Raises LiveError where the journal is of another search or code."""
+    recorded = header.run.get("settings", {})
+    given = msgspec.to_builtins(settings)
+    for name in sorted({*recorded, *given}):
+        if recorded.get(name) != given.get(name):
+            raise LiveError(
+                f"{path}: the search was begun with {name}={recorded.get(name)!r}, "
+                f"and {SETTINGS} says {given.get(name)!r}; put it back to resume"
+            )
+    if settings.code != code_digest():
+        raise LiveError(
+            f"{path}: the search was begun by other code (version {settings.version}, "
+            f"digest {settings.code}; this is {code_digest()}); resume it with that"
+        )
+    run: str = header.run["run"]
+    return run
+
+
+def _alive_at(folder: Path) -> int:
+    """Return when the last coordinator was last seen alive, in the run's µs."""
+    try:
+        told: dict[str, Any] = msgspec.json.decode((folder / ALIVE).read_bytes())
+        return int(told["at_us"])
+    except (OSError, msgspec.DecodeError, KeyError, ValueError):
+        return 0  # it never got so far; the journal's last event stands
+
+
+def _pretty(settings: LiveSettings) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n"
