@@ -56,7 +56,7 @@ def finish(world: "World", how: "How", folder: Path, show: "Show") -> Outcome:
     scheduler = world.control.coordinator.scheduler
     result = make_result(
         settings.scheduler, 0, settings.plan, ledger, timeline, world.sign,
-        dict.fromkeys(ledger.trials), {}, scheduler.notes,
+        None, {}, scheduler.notes,
     )  # fmt: skip
     curves = write_curves(result, settings, workshop, folder)
     comparison = Comparison(settings_of(settings, result, curves), (result,))

@@ -2,18 +2,16 @@
 
 import asyncio
 import fcntl
-import os
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import msgspec
 
 from simsched.control import Control
 from simsched.coordinator import Coordinator
-from simsched.errors import SimschedError
 from simsched.journal import Header, Journal
 from simsched.ledger import Ledger
 from simsched.live.errors import LiveError
@@ -31,7 +29,7 @@ from simsched.live.world import How, World
 from simsched.messages import Hparams
 from simsched.recovery import replay
 from simsched.retries import Policy
-from simsched.schedulers import Scheduler, build
+from simsched.schedulers import Scheduler, build, configuration
 from simsched.searchers import Given, RandomSearcher
 
 SETTINGS = "settings.json"
@@ -54,7 +52,7 @@ def configurations(settings: LiveSettings) -> list[Hparams]:
     """Return the configuration of every trial: those given first, then draws."""
     searcher = RandomSearcher(settings.search_space, settings.seed)
     return [
-        settings.first[trial] if trial < len(settings.first) else searcher.suggest(trial)
+        settings.first[trial] if trial < len(settings.first) else configuration(searcher, trial)
         for trial in range(settings.workers)
     ]
 

@@ -17,9 +17,11 @@ _CONTROL_PLANE = (
     "coordinator.py",
     "draws.py",
     "events.py",
+    "failures.py",
     "messages.py",
     "retries.py",
     "shelf.py",
+    "slots.py",
     "space.py",
 )
 

@@ -23,7 +23,7 @@ class Score(NamedTuple):
     score: float
 
 
-class Reached(NamedTuple):
+class Reached(msgspec.Struct, frozen=True):
     """A milestone that is reached."""
 
     score: float
@@ -109,7 +109,7 @@ class Window:
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint has to keep, as JSON values."""
-        rows = [tuple(row) for row in self._rows]
+        rows = [(row.seconds, row.steps, row.episodes, row.score) for row in self._rows]
         state: dict[str, Any] = msgspec.to_builtins(
             WindowState(rows, self._reports, self._last_count, self._last_score)
         )

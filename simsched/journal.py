@@ -131,7 +131,7 @@ class _Reader:
         body = text[:-_CHECK_LENGTH]
         self.check = zlib.crc32(body, self.check)
         try:
-            record = self._decoder.decode(body + b"}")
+            record: Header | Record = self._decoder.decode(body + b"}")
         except msgspec.DecodeError as error:
             raise self.damage(f"not a journal record: {error}") from None
         if isinstance(record, Header) and record.format != FORMAT:

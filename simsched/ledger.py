@@ -73,7 +73,10 @@ class Ledger:
             Train: self._train, Hold: self._hold, End: self._end,
             Withdraw: self._withdraw,
         }  # fmt: skip
-        """What each command begins (`Park` lets go on what goes on); the trial is the one that was on the node before."""
+        """What each command begins (`Park` lets go on what goes on).
+
+        The trial is the one that was on the node before.
+        """
 
     def observe(
         self,

@@ -10,8 +10,10 @@ SavePolicy: TypeAlias = Literal["scheduler", "milestone"]
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """How a coordinator treats failures, checkpoints and time. The defaults suit a world in which
-    nothing fails and checkpoints cost no disk."""
+    """How a coordinator treats failures, checkpoints and time.
+
+    The defaults suit a world in which nothing fails and checkpoints cost no disk.
+    """
 
     save_at: SavePolicy = "scheduler"
     """scheduler saves where the scheduler needs it; milestone after every scored milestone."""

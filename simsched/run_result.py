@@ -15,7 +15,7 @@ def make_result(
     ledger: Ledger,
     timeline: Timeline,
     sign: float,
-    traces: Sequence[int | None],
+    traces: Sequence[int | None] | None,
     approximation: dict[str, float],
     notes: tuple[str, ...],
 ) -> RunResult:
@@ -28,7 +28,7 @@ def make_result(
         ledger: the run's books.
         timeline: the closed ledger's.
         sign: what turns inner scores back into the metric: -1 for mode min.
-        traces: the recorded trial that each trial replayed; None where there is none.
+        traces: the recorded trial that each trial replayed; None where none was.
         approximation: what an approximate replay says of itself; empty where it is exact.
         notes: the scheduler's.
     """
@@ -37,7 +37,8 @@ def make_result(
     work = sum(record.work for record in ledger.trials.values())
     best = ledger.best
     trials = tuple(
-        _trial(trial, ledger.trials[trial], traces[trial], sign) for trial in sorted(ledger.trials)
+        _trial(trial, ledger.trials[trial], traces and traces[trial], sign)
+        for trial in sorted(ledger.trials)
     )
     return RunResult(
         scheduler=scheduler,

@@ -19,17 +19,23 @@ from simsched.control import Control
 from simsched.coordinator import NO_POLICY, Coordinator, ProtocolError
 from simsched.events import (
     Adopt,
-    Command,
+    CancelTimer,
+    Delete,
     End,
     Ended,
     Event,
     Hold,
+    NodeCommand,
     NodeUp,
+    Over,
+    Park,
     Reported,
     Save,
     Saved,
+    SetTimer,
     Start,
     Train,
+    Withdraw,
 )
 from simsched.journal import Journal
 from simsched.ledger import Ledger
@@ -39,8 +45,8 @@ from simsched.retries import Policy
 from simsched.schedulers import Scheduler
 from simsched.timeline import Timeline
 
-_NO_WORK = (Hold, End)
-"""Commands that a simulated node has nothing to do for."""
+_OF_NO_NODE = (Over, Delete, SetTimer, CancelTimer)
+"""Nothing fails here yet, so there is nothing to time or to abandon; checkpoints cost no disk."""
 _BY_NODE = 2
 """SimPy's own priorities are 0 and 1; nodes come after, in their order."""
 
@@ -76,7 +82,7 @@ class _Node:
     def __init__(self, number: int, speed: float) -> None:
         self.number = number
         self.speed = speed
-        self.commands: list[Command] = []
+        self.commands: list[NodeCommand] = []
         self.wake: SimEvent | None = None
         self.cursor: Cursor | None = None
 
@@ -134,6 +140,8 @@ class SimulatedCluster:
     def _feed(self, event: Event) -> None:
         """Let the control plane decide, and hand out its commands."""
         for command in self.control.feed(event):
+            if isinstance(command, _OF_NO_NODE):
+                continue
             node = self.nodes[command.node]
             node.commands.append(command)
             if node.wake is not None and not isinstance(command, Hold):
@@ -150,7 +158,7 @@ class SimulatedCluster:
                 node.wake = env.event()
                 yield node.wake
             command = node.commands.pop(0)
-            if isinstance(command, _NO_WORK):
+            if isinstance(command, Hold | End | Park | Withdraw):
                 continue
             event = self._outcome(node, command)
             yield _Tick(env, event.at - env.now, number)

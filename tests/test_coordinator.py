@@ -107,7 +107,7 @@ def test_a_trial_asked_for_while_it_is_saved_comes_back_on_its_own_node() -> Non
     assert coordinator.handle(report(0, 1, 1)) == [End(0, 1)]
     assert coordinator.handle(Saved(5, 1, 2)) == [
         End(1, 2),
-        Start(1, 3, 1, {}, 2, Checkpoint(1, 1)),
+        Start(1, 3, 1, {}, 2, Checkpoint(1, 1), since=1, count=1),
     ]
 
 

@@ -8,7 +8,13 @@ from typing import Any
 
 from simsched.errors import SimschedError, nearest
 from simsched.messages import Searcher
-from simsched.schedulers._base import Parameter, Plan, Scheduler, SchedulerClass
+from simsched.schedulers._base import (
+    Parameter,
+    Plan,
+    Scheduler,
+    SchedulerClass,
+    configuration,
+)
 from simsched.schedulers._in_place import InPlace
 from simsched.schedulers.asha import Asha
 from simsched.schedulers.asha_stop import AshaStop
@@ -99,6 +105,7 @@ __all__ = [
     "Scheduler",
     "SchedulerClass",
     "build",
+    "configuration",
     "lookup",
     "parse",
     "register",

@@ -1,0 +1,168 @@
+"""What the coordinator does when workers fail, runs are interrupted, and time is up.
+
+Rules 6 and 7 of `simsched.coordinator`.
+"""
+
+import msgspec
+
+from simsched.events import (
+    CancelTimer,
+    Command,
+    Delete,
+    End,
+    Failed,
+    Over,
+    Park,
+    Recovered,
+    SetTimer,
+    Withdraw,
+)
+from simsched.messages import Checkpoint, Exploit, Run, TrialId
+from simsched.slots import Slot, Slots, as_run
+
+DEADLINE = "deadline"
+"""Name of the timer that ends a run whose time is up."""
+
+
+class Failures(Slots):
+    """Failures and interruptions, on top of nodes and trials."""
+
+    def _failed(self, event: Failed, slot: Slot, commands: list[Command]) -> None:
+        member = slot.member
+        member.high = max(member.high, event.reached)
+        if event.spoilt and member.origin is not None:
+            self.shelf.spoilt(member.origin)
+            if self._deletes:
+                commands.append(Delete(member.origin))
+            member.origin, member.at = None, 0.0
+        self._lose(event.node, slot, commands)
+
+    def _lose(self, node: int, slot: Slot, commands: list[Command]) -> None:
+        """A worker is gone: start the trial again after a while, or abandon it."""
+        self.failures += 1
+        withdraw = self._health.failed(node, slot.trial)
+        commands.append(End(node, slot.attempt))
+        if withdraw:
+            commands.append(Withdraw(node))
+        self._leave(node, slot, withdraw=withdraw)
+        member = slot.member
+        member.failures += 1
+        if slot.last:
+            return  # the trial is over; only its last checkpoint is lost
+        slot.again = slot.saving is not None
+        if slot.waiting is not None:
+            slot.waiting = as_run(slot.trial, slot.waiting)
+        slot.parking, slot.empty = False, True
+        hopeless = member.origin is None and member.mixed
+        if hopeless or member.failures > self.policy.retries:
+            self._abandon(slot, commands)
+        else:
+            self._down[slot.trial] = slot
+            delay_us = self.policy.backoff(member.failures)
+            commands.append(SetTimer(f"retry-{slot.trial}", delay_us))
+
+    def _without(
+        self,
+        node: int,
+        slot: Slot,
+        work: Run | Exploit,
+        source: Checkpoint,
+        commands: list[Command],
+    ) -> None:
+        """The source is lost for good: its trial's newest durable checkpoint must do."""
+        instead = self.shelf.newest(source.trial)
+        if instead is None:
+            if not slot.empty:
+                commands.append(End(node, slot.attempt))
+            self._leave(node, slot)
+            self._abandon(slot, commands)
+        elif isinstance(work, Run):
+            self._begin(node, slot, msgspec.structs.replace(work, source=instead), commands)
+        else:
+            self._begin(node, slot, msgspec.structs.replace(work, donor=instead), commands)
+
+    def _abandon(self, slot: Slot, commands: list[Command]) -> None:
+        retired = self.scheduler.abandon(slot.trial)
+        self.abandoned += retired
+        self.members.pop(slot.trial, None)
+        commands.append(Over(slot.trial, "lost"))
+        for trial in retired:
+            self._retire(trial, commands)
+        if slot.saving is not None:
+            for trial in self._waiting_for.pop(slot.saving, ()):
+                self._wake(trial, commands)
+
+    def _retire(self, trial: TrialId, commands: list[Command]) -> None:
+        """A paused trial is over: nothing is trained again for it."""
+        self.members.pop(trial, None)
+        if trial in self._down:
+            del self._down[trial]
+            if trial in self._ready:
+                self._ready.remove(trial)
+            else:
+                commands.append(CancelTimer(f"retry-{trial}"))
+        node = self._node_of.get(trial)
+        if node is not None and self.slots[node].again:
+            self._free(node, self.slots[node], commands)
+
+    def _clear_out(self, commands: list[Command]) -> None:
+        """Have checkpoints deleted that nothing can need any more."""
+        needed = {m.origin for m in self.members.values() if m.origin is not None}
+        for slot in (*self.slots.values(), *self._down.values()):
+            if slot.waiting is not None:
+                source = _source_of(slot.waiting)
+                needed.update(() if source is None else (source,))
+        if self._held is not None:
+            needed.update(self._held())
+        gone = self.shelf.clear_out(needed, keep_newest=self.policy.keep_stopped)
+        commands.extend(Delete(checkpoint) for checkpoint in gone)
+
+    def _interrupt(self, commands: list[Command]) -> None:
+        """Save all that trains, and end all workers."""
+        self._parking = True
+        for node in sorted(self.slots):
+            slot = self.slots[node]
+            if slot.empty or (slot.saving is not None and not slot.again):
+                continue
+            if slot.waiting is not None:
+                work, slot.waiting = slot.waiting, None
+                self._begin(node, slot, work, commands)
+            else:
+                slot.parking = True
+                commands.append(Park(node, slot.attempt))
+
+    def _recover(self, event: Recovered, commands: list[Command]) -> None:
+        """Start every worker anew; those of before are gone, and what they say is dropped."""
+        self._parking = False
+        for node in sorted(self.slots):
+            slot = self.slots[node]
+            if slot.last and not slot.empty:  # a checkpoint for keeping is not worth a phase
+                self._free(node, slot, commands)
+                continue
+            slot.again = slot.saving is not None
+            if slot.waiting is not None:
+                slot.waiting = as_run(slot.trial, slot.waiting)
+            self._relaunch(node, slot, commands)
+        for trial, slot in self._down.items():
+            if trial not in self._ready:
+                delay_us = self.policy.backoff(slot.member.failures)
+                commands.append(SetTimer(f"retry-{trial}", delay_us))
+        if self.policy.max_time_us is not None:
+            commands.append(SetTimer(DEADLINE, max(0, self.policy.max_time_us - event.at)))
+
+    def _cut(self, commands: list[Command]) -> None:
+        """The run's time is over: end everything as it is."""
+        self._cut_off = True
+        for node in sorted(self.slots):
+            self._free(node, self.slots[node], commands)
+        commands.extend(
+            CancelTimer(f"retry-{trial}") for trial in self._down if trial not in self._ready
+        )
+        self._down.clear()
+        self._ready.clear()
+        commands.extend(Over(trial, "censored") for trial in sorted(self.members))
+        self.members.clear()
+
+
+def _source_of(work: Run | Exploit) -> Checkpoint | None:
+    return work.source if isinstance(work, Run) else work.donor

@@ -1,0 +1,228 @@
+"""The coordinator's nodes: who is on which, in which attempt, and what begins there when.
+
+The rules are those of `simsched.coordinator`; this part keeps the first four of them.
+"""
+
+import heapq
+from collections import defaultdict, deque
+from typing import TypeAlias
+
+import msgspec
+
+from simsched.events import Adopt, Command, End, Hold, Start
+from simsched.messages import Checkpoint, Decision, Exploit, Run, TrialId
+from simsched.retries import Health, Member, Policy
+from simsched.schedulers import Scheduler
+from simsched.shelf import Shelf
+
+NO_POLICY = Policy()
+Work: TypeAlias = Run | Exploit
+"""What can begin on a node."""
+
+
+class ProtocolError(RuntimeError):
+    """A world or a scheduler broke the rules: a bug, never a user's mistake."""
+
+
+class Slot(msgspec.Struct, gc=False):
+    """What the coordinator knows of a busy node, or of a trial that waits for its restart."""
+
+    attempt: int
+    trial: TrialId
+    until: int
+    """The milestone that is awaited."""
+    member: Member
+    saving: Checkpoint | None = None
+    release: bool = False
+    """The node is given away when the save is done."""
+    last: bool = False
+    """The trial is over; this save is for keeping."""
+    again: bool = False
+    """A save was lost: the worker trains up to `saving.step` once more."""
+    bound: Run | None = None
+    """Who starts here when the save is done (rule 3)."""
+    waiting: Run | Exploit | None = None
+    """What begins here when its source is durable (rule 2)."""
+    parking: bool = False
+    """The worker was told to save and end."""
+    empty: bool = False
+    """There is no worker: it was parked, or waits for its source."""
+
+
+class Slots:
+    """What the coordinator knows of nodes and trials, and how work begins and ends on them."""
+
+    def __init__(self, scheduler: Scheduler, policy: Policy = NO_POLICY) -> None:
+        self.scheduler = scheduler
+        self.policy = policy
+        self.slots: dict[int, Slot] = {}
+        self.decision: Decision | None = None
+        """The scheduler's answer to the newest event, if that was a report."""
+        self.abandoned: tuple[TrialId, ...] = ()
+        """Who retired through the newest event, if that was the end of a trial."""
+        self.shelf = Shelf(policy.keep_best)
+        self.members: dict[TrialId, Member] = {}
+        """Trials that have started and are not over."""
+        self.failures = 0
+        self._idle: list[int] = []
+        self._attempts = 0
+        self._saves_each_milestone = "milestone" in (scheduler.checkpoints, policy.save_at)
+        self._saves_last = policy.save_at == "milestone"
+        self._node_of: dict[TrialId, int] = {}
+        self._waiting_for: dict[Checkpoint, list[TrialId]] = defaultdict(list)
+        self._nodes: set[int] = set()
+        self._health = Health(policy.node_failures)
+        self._down: dict[TrialId, Slot] = {}
+        """Trials that wait for their restart."""
+        self._ready: deque[TrialId] = deque()
+        """Those of them whose back-off is over."""
+        self._parking = self._cut_off = False
+        self._held = getattr(scheduler, "held", None)
+        self._deletes = policy.delete and (
+            self._held is not None or scheduler.checkpoints != "milestone"
+        )
+
+    def _add_node(self, node: int) -> None:
+        self._nodes.add(node)
+        self._health.forget(node)
+        heapq.heappush(self._idle, node)
+
+    def _free(self, node: int, slot: Slot, commands: list[Command]) -> None:
+        commands.append(End(node, slot.attempt))
+        del self.slots[node], self._node_of[slot.trial]
+        heapq.heappush(self._idle, node)
+
+    def _fill(self, commands: list[Command]) -> None:
+        while self._idle:
+            if self._ready:
+                slot = self._down.pop(self._ready.popleft())
+                self._relaunch(heapq.heappop(self._idle), slot, commands)
+                continue
+            run = self.scheduler.ask()
+            if run is None:
+                return
+            on = self._node_of.get(run.trial)
+            saved = self._down.get(run.trial) if on is None else self.slots[on]
+            if saved is None:
+                self._assign(heapq.heappop(self._idle), run, commands)
+            elif saved.release and saved.bound is None:
+                saved.bound = run
+            else:
+                raise ProtocolError(f"trial {run.trial} is to run, but is on node {on} already")
+
+    def _assign(self, node: int, run: Run, commands: list[Command]) -> None:
+        member = self.members.get(run.trial)
+        if member is None:
+            member = self.members[run.trial] = Member(run.hparams)
+        self._attempts += 1
+        slot = self.slots[node] = Slot(self._attempts, run.trial, run.until, member)
+        self._node_of[run.trial] = node
+        self._begin(node, slot, run, commands)
+
+    def _begin(self, node: int, slot: Slot, work: Run | Exploit, commands: list[Command]) -> None:
+        """Start a run or an exploit now if its source is durable, else let it wait."""
+        source = work.source if isinstance(work, Run) else work.donor
+        if source is not None and (self._parking or source not in self.shelf):
+            self._wait(node, slot, work, source, commands)
+            return
+        member = slot.member
+        if source is not None:
+            if source.trial != slot.trial:
+                member.mixed = True
+                member.at = member.reached
+            member.origin = source
+            member.hparams = work.hparams
+        if isinstance(work, Run):
+            slot.empty = False
+            commands.append(self._start(node, slot, work.until))
+        elif source is not None:
+            commands.append(Adopt(node, slot.attempt, source, work.hparams, work.until))
+
+    def _start(self, node: int, slot: Slot, until: int) -> Start:
+        member = slot.member
+        return Start(
+            node, slot.attempt, slot.trial, member.hparams, until, member.origin,
+            0 if slot.again else member.since,
+            member.at,
+            member.high if member.high > member.at else 0.0,
+        )  # fmt: skip
+
+    def _relaunch(self, node: int, slot: Slot, commands: list[Command]) -> None:
+        """Start a trial's worker again from where its newest durable state is."""
+        self._attempts += 1
+        slot.attempt = self._attempts
+        slot.parking = slot.empty = False
+        self.slots[node] = slot
+        self._node_of[slot.trial] = node
+        if slot.waiting is not None:
+            work, slot.waiting = slot.waiting, None
+            self._begin(node, slot, work, commands)
+            return
+        until = slot.saving.step if slot.again and slot.saving is not None else slot.until
+        commands.append(self._start(node, slot, until))
+
+    def _leave(self, node: int, slot: Slot, *, withdraw: bool = False) -> None:
+        del self.slots[node], self._node_of[slot.trial]
+        if withdraw:
+            self._nodes.discard(node)
+            self._health.forget(node)
+        else:
+            heapq.heappush(self._idle, node)
+
+    def _wait(
+        self,
+        node: int,
+        slot: Slot,
+        work: Run | Exploit,
+        source: Checkpoint,
+        commands: list[Command],
+    ) -> None:
+        """Let work wait until its source is durable, or the interrupted run goes on."""
+        if source not in self.shelf:
+            if not self._is_being_saved(source):
+                self._without(node, slot, work, source, commands)
+                return
+            self._waiting_for[source].append(slot.trial)
+        if isinstance(work, Exploit) and self._parking:
+            commands.append(End(node, slot.attempt))
+            self._attempts += 1
+            slot.attempt = self._attempts
+        slot.waiting = work
+        if isinstance(work, Exploit) and not self._parking:
+            return
+        slot.waiting = as_run(slot.trial, work)
+        slot.empty = True
+        commands.append(Hold(node, slot.attempt, slot.trial))
+
+    def _is_being_saved(self, checkpoint: Checkpoint) -> bool:
+        return any(
+            slot.saving == checkpoint for slot in (*self.slots.values(), *self._down.values())
+        )
+
+    def _wake(self, trial: TrialId, commands: list[Command]) -> None:
+        """What the trial waits for is durable, or never will be."""
+        node = self._node_of.get(trial)
+        if node is None:
+            return  # it waits for its restart, and looks then
+        slot = self.slots[node]
+        if slot.waiting is not None:
+            work, slot.waiting = slot.waiting, None
+            self._begin(node, slot, work, commands)
+
+    def _without(
+        self,
+        node: int,
+        slot: Slot,
+        work: Run | Exploit,
+        source: Checkpoint,
+        commands: list[Command],
+    ) -> None:
+        """The source of some work is lost for good."""
+        raise NotImplementedError
+
+
+def as_run(trial: TrialId, work: Run | Exploit) -> Run:
+    """Return work as a run that starts a worker: the one that was to exploit is gone."""
+    if isinstance(work, Run):
+        return work
+    return Run(trial, work.hparams, work.until, work.donor)
