@@ -93,7 +93,7 @@ class Coordinator(Failures):
             self._of_the_run(event, commands)
         if (self._idle or self._ready) and not (self._parking or self._cut_off):
             self._fill(commands)
-        if self._deletes and isinstance(event, Saved | Parked | Failed):
+        if self._deletes and (isinstance(event, Saved | Parked | Failed) or self.finished):
             self._clear_out(commands)
         return commands
 

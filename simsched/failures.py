@@ -18,7 +18,7 @@ from simsched.events import (
     Withdraw,
 )
 from simsched.messages import Checkpoint, Exploit, Run, TrialId
-from simsched.slots import Slot, Slots, as_run
+from simsched.slots import Slot, Slots, as_run, source_of
 
 DEADLINE = "deadline"
 """Name of the timer that ends a run whose time is up."""
@@ -31,10 +31,14 @@ class Failures(Slots):
         member = slot.member
         member.high = max(member.high, event.reached)
         if event.spoilt and member.origin is not None:
-            self.shelf.spoilt(member.origin)
-            if self._deletes:
-                commands.append(Delete(member.origin))
-            member.origin, member.at = None, 0.0
+            damaged = member.origin
+            if damaged in self.shelf and self._deletes:
+                commands.append(Delete(damaged))
+            self.shelf.spoilt(damaged)
+            if damaged.trial == slot.trial:
+                member.origin, member.at = None, 0.0
+            else:
+                member.origin = self.shelf.newest(damaged.trial)
         self._lose(event.node, slot, commands)
 
     def _lose(self, node: int, slot: Slot, commands: list[Command]) -> None:
@@ -74,12 +78,15 @@ class Failures(Slots):
         if instead is None:
             if not slot.empty:
                 commands.append(End(node, slot.attempt))
-            self._leave(node, slot)
-            self._abandon(slot, commands)
+            self._give_up(node, slot, commands)
         elif isinstance(work, Run):
             self._begin(node, slot, msgspec.structs.replace(work, source=instead), commands)
         else:
             self._begin(node, slot, msgspec.structs.replace(work, donor=instead), commands)
+
+    def _give_up(self, node: int, slot: Slot, commands: list[Command]) -> None:
+        self._leave(node, slot)
+        self._abandon(slot, commands)
 
     def _abandon(self, slot: Slot, commands: list[Command]) -> None:
         retired = self.scheduler.abandon(slot.trial)
@@ -102,17 +109,22 @@ class Failures(Slots):
             else:
                 commands.append(CancelTimer(f"retry-{trial}"))
         node = self._node_of.get(trial)
-        if node is not None and self.slots[node].again:
-            self._free(node, self.slots[node], commands)
+        if node is not None:
+            slot = self.slots[node]
+            if slot.again or slot.empty:
+                self._free(node, slot, commands)
+            else:
+                slot.last = True  # the save goes on, and is not made up for
 
     def _clear_out(self, commands: list[Command]) -> None:
         """Have checkpoints deleted that nothing can need any more."""
         needed = {m.origin for m in self.members.values() if m.origin is not None}
         for slot in (*self.slots.values(), *self._down.values()):
+            needed.update(() if slot.member.origin is None else (slot.member.origin,))
             if slot.waiting is not None:
-                source = _source_of(slot.waiting)
+                source = source_of(slot.waiting)
                 needed.update(() if source is None else (source,))
-        if self._held is not None:
+        if self._held is not None and not self.scheduler.done():
             needed.update(self._held())
         gone = self.shelf.clear_out(needed, keep_newest=self.policy.keep_stopped)
         commands.extend(Delete(checkpoint) for checkpoint in gone)
@@ -144,7 +156,9 @@ class Failures(Slots):
                 slot.waiting = as_run(slot.trial, slot.waiting)
             self._relaunch(node, slot, commands)
         for trial, slot in self._down.items():
-            if trial not in self._ready:
+            if slot.waiting is not None and trial not in self._ready:
+                self._ready.append(trial)
+            elif trial not in self._ready:
                 delay_us = self.policy.backoff(slot.member.failures)
                 commands.append(SetTimer(f"retry-{trial}", delay_us))
         if self.policy.max_time_us is not None:
@@ -162,7 +176,3 @@ class Failures(Slots):
         self._ready.clear()
         commands.extend(Over(trial, "censored") for trial in sorted(self.members))
         self.members.clear()
-
-
-def _source_of(work: Run | Exploit) -> Checkpoint | None:
-    return work.source if isinstance(work, Run) else work.donor

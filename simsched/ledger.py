@@ -98,7 +98,6 @@ class Ledger:
                 self._report(event, trial, decision)
         elif isinstance(event, Ended):
             self.trials[self._close_leg(event)].fate = "censored"
-            self._retire(abandoned)
         elif isinstance(event, NodeUp):
             if event.node in self._open:
                 self._stop_doing(event.node, at)
@@ -108,9 +107,9 @@ class Ledger:
         elif isinstance(event, Failed):
             self.failures += 1
             self._failed(event)
-            self._retire(abandoned)
         elif isinstance(event, Parked):
             self._parked(event)
+        self._retire(abandoned)
         for command in commands:
             if type(command) in self._begin:
                 self._command(command, at)  # type: ignore[arg-type]

@@ -93,11 +93,16 @@ class Slots:
         heapq.heappush(self._idle, node)
 
     def _fill(self, commands: list[Command]) -> None:
-        while self._idle:
-            if self._ready:
+        while True:
+            if self._ready and self._is_blocked(self._down[self._ready[0]]):
+                self._ready.popleft()  # it is woken when its source is durable
+                continue
+            if self._ready and (self._idle or self._evict(commands)):
                 slot = self._down.pop(self._ready.popleft())
                 self._relaunch(heapq.heappop(self._idle), slot, commands)
                 continue
+            if not self._idle:
+                return
             run = self.scheduler.ask()
             if run is None:
                 return
@@ -109,6 +114,27 @@ class Slots:
                 saved.bound = run
             else:
                 raise ProtocolError(f"trial {run.trial} is to run, but is on node {on} already")
+
+    def _is_blocked(self, slot: Slot) -> bool:
+        """Tell whether a trial that is to be restarted waits for a source, and note that."""
+        source = None if slot.waiting is None else source_of(slot.waiting)
+        if source is None or source in self.shelf or not self._is_being_saved(source):
+            return False
+        self._waiting_for[source].append(slot.trial)
+        return True
+
+    def _evict(self, commands: list[Command]) -> bool:
+        """Take a node from a trial that waits there for a source; whose save may need one."""
+        for node in sorted(self.slots, reverse=True):
+            slot = self.slots[node]
+            if slot.waiting is not None and source_of(slot.waiting) not in self.shelf:
+                commands.append(End(node, slot.attempt))
+                self._leave(node, slot)
+                slot.waiting = as_run(slot.trial, slot.waiting)
+                slot.empty = True
+                self._down[slot.trial] = slot
+                return True
+        return False
 
     def _assign(self, node: int, run: Run, commands: list[Command]) -> None:
         member = self.members.get(run.trial)
@@ -158,6 +184,12 @@ class Slots:
             work, slot.waiting = slot.waiting, None
             self._begin(node, slot, work, commands)
             return
+        member = slot.member
+        if member.origin is not None and member.origin not in self.shelf:
+            member.origin, member.at = None, 0.0  # another trial has found it damaged
+            if member.mixed:
+                self._give_up(node, slot, commands)
+                return
         until = slot.saving.step if slot.again and slot.saving is not None else slot.until
         commands.append(self._start(node, slot, until))
 
@@ -203,11 +235,17 @@ class Slots:
         """What the trial waits for is durable, or never will be."""
         node = self._node_of.get(trial)
         if node is None:
-            return  # it waits for its restart, and looks then
+            if trial in self._down and trial not in self._ready:
+                self._ready.append(trial)
+            return
         slot = self.slots[node]
         if slot.waiting is not None:
             work, slot.waiting = slot.waiting, None
             self._begin(node, slot, work, commands)
+
+    def _give_up(self, node: int, slot: Slot, commands: list[Command]) -> None:
+        """A trial that has no worker cannot go on."""
+        raise NotImplementedError
 
     def _without(
         self,
@@ -226,3 +264,8 @@ def as_run(trial: TrialId, work: Run | Exploit) -> Run:
     if isinstance(work, Run):
         return work
     return Run(trial, work.hparams, work.until, work.donor)
+
+
+def source_of(work: Work) -> Checkpoint | None:
+    """Return the checkpoint that work begins from."""
+    return work.source if isinstance(work, Run) else work.donor
