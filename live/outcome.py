@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from simsched.ledger import Ledger
 from simsched.live import machine
 from simsched.live.settings import LiveSettings
 from simsched.live.watch import measured_costs
@@ -46,8 +47,18 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return f"simsched live --resume {self.folder}"
 
 
-def finish(world: "World", how: "How", folder: Path, show: "Show") -> Outcome:
-    """Write what a search came to. An interrupted one has no results yet."""
+def finish(
+    world: "World", how: "How", folder: Path, show: "Show", completed: Ledger | None
+) -> Outcome:
+    """Write what a search came to. An interrupted one has no results yet.
+
+    Args:
+        world: that has run it.
+        how: it ended.
+        folder: the run's.
+        show: is told how it gets on.
+        completed: the books of what was trained after the search, if anything was.
+    """
     if how == "interrupted":
         return Outcome(ended="interrupted", folder=folder)
     settings, ledger, workshop = world.settings, world.control.ledger, world.workshop
@@ -58,7 +69,7 @@ def finish(world: "World", how: "How", folder: Path, show: "Show") -> Outcome:
         settings.scheduler, 0, settings.plan, ledger, timeline, world.sign,
         None, {}, scheduler.notes,
     )  # fmt: skip
-    curves = write_curves(result, settings, workshop, folder)
+    curves = write_curves(result, settings, workshop, folder, completed)
     comparison = Comparison(settings_of(settings, result, curves), (result,))
     (folder / RESULTS).write_bytes(results_json(comparison))
     best = None if result.best_trial is None else ledger.trials[result.best_trial]
@@ -74,9 +85,7 @@ def finish(world: "World", how: "How", folder: Path, show: "Show") -> Outcome:
     )
 
 
-def settings_of(
-    settings: LiveSettings, result: RunResult, curves: TraceSet | None
-) -> Settings:
+def settings_of(settings: LiveSettings, result: RunResult, curves: TraceSet | None) -> Settings:
     """Return a live search's settings in the terms of a comparison, its costs as measured."""
     costs = measured_costs(result.timeline.intervals)
     return Settings(
@@ -105,12 +114,19 @@ def settings_of(
 
 
 def write_curves(
-    result: RunResult, settings: LiveSettings, workshop: "Workshop", folder: Path
+    result: RunResult,
+    settings: LiveSettings,
+    workshop: "Workshop",
+    folder: Path,
+    completed: Ledger | None,
 ) -> TraceSet | None:
     """Write the run's own learning curves as a trace file, and return them."""
     traces: list[Trace] = []
+    later = {} if completed is None else completed.trials
     for trial in result.trials:
-        trace = workshop.curve(trial.trial).trace(trial.trial, trial.hparams, trial.fate)
+        record = later.get(trial.trial)
+        fate = trial.fate if record is None or record.fate is None else record.fate
+        trace = workshop.curve(trial.trial).trace(trial.trial, trial.hparams, fate)
         if trace is not None:
             traces.append(trace)
     if not traces:
@@ -127,7 +143,7 @@ def write_curves(
         versions=machine.versions() if settings.command is None else {},
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         recorded_by=f"simsched live --scheduler {settings.scheduler}, {settings.nodes} nodes; "
-        "the scheduler ended trials early",
+        + ("completed afterwards" if completed is not None else "the scheduler ended trials early"),
         ends={str(trace.trial): trace.end for trace in traces},
     )
     made = TraceSet(folder.name, None, metadata, tuple(traces))

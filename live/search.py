@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,9 +13,10 @@ import msgspec
 
 from simsched.control import Control
 from simsched.coordinator import Coordinator
-from simsched.journal import Header, Journal
+from simsched.journal import Header, Journal, read_journal
 from simsched.ledger import Ledger
-from simsched.live.errors import LiveError
+from simsched.live.completion import completing
+from simsched.live.errors import LiveError, NothingRanError
 from simsched.live.launch import adopt_orphans
 from simsched.live.logs import RunLog
 from simsched.live.nodes import Node
@@ -34,6 +36,7 @@ from simsched.searchers import Given, RandomSearcher
 
 SETTINGS = "settings.json"
 JOURNAL = "journal.jsonl"
+COMPLETION = "completion.jsonl"
 
 
 class Show(Protocol):
@@ -95,36 +98,94 @@ def run_search(
     """
     with ExitStack() as stack:
         stack.enter_context(_locked(folder))
-        path = folder / JOURNAL
-        coordinator = Coordinator(make_scheduler(settings), policy_of(settings))
-        ledger = Ledger(settings.plan.maximum)
-        clock_us = 0
-        if resume:
-            header, clock_us, tail = replay(path, coordinator, ledger)
-            run = _same_search(header, settings, path)
-            kill_run(run)
-            file: BinaryIO = stack.enter_context(path.open("r+b"))
-            journal = Journal.reopen(file, tail)
-            clock_us = max(clock_us, _alive_at(folder))
-        else:
-            run = uuid.uuid4().hex
-            write_atomically(folder / SETTINGS, _pretty(settings))
-            file = stack.enter_context(path.open("xb"))
-            about = {"run": run, "settings": msgspec.to_builtins(settings)}
-            journal = Journal(file, about, settings.plan.maximum)
-            journal.sync()
+        if not resume:
+            stack.enter_context(_nothing_left_of_nothing(folder))
+        search = _Search(settings, folder, stack, resume=resume)
         log = stack.enter_context(RunLog(folder))
-        workshop = Workshop(folder, settings, run, log, show.line)
+        workshop = Workshop(folder, settings, search.run, log, show.line)
         stack.callback(workshop.close)
+        control = search.control(JOURNAL, _first(settings))
+        coordinator = control.coordinator
         workshop.store.sweep(frozenset(coordinator.shelf.durable))
-        control = Control(coordinator, ledger, journal)
         watch = Watch(folder, settings, configurations(settings), nodes, show.update)
         stack.callback(watch.close)
         adopt_orphans()
-        world = World(settings, control, nodes, workshop, clock_us=clock_us, tick=watch)
-        over = resume and coordinator.finished
-        how: How = "done" if over else asyncio.run(world.run(recovered=resume))
-        return finish(world, how, folder, show)
+
+        def run(control: Control, *, recovered: bool) -> tuple[World, How]:
+            clock_us = search.clock_us
+            world = World(settings, control, nodes, workshop, clock_us=clock_us, tick=watch)
+            if recovered and control.coordinator.finished:
+                return world, "done"
+            how = asyncio.run(world.run(recovered=recovered))
+            search.clock_us = world.now_us()
+            return world, how
+
+        world, how = run(control, recovered=search.recovered)
+        completed: Ledger | None = None
+        if how == "done" and settings.complete:
+            policy = msgspec.structs.replace(policy_of(settings), delete=False, max_time_us=None)
+            rest = completing(coordinator, control.ledger, settings.plan, policy)
+            if not rest.finished:
+                show.line("the search is over; training on what it stopped")
+                second = search.control(COMPLETION, rest)
+                _, how = run(second, recovered=search.recovered)
+                completed = second.ledger
+        return finish(world, how, folder, show, completed)
+
+
+def _first(settings: LiveSettings) -> Coordinator:
+    return Coordinator(make_scheduler(settings), policy_of(settings))
+
+
+class _Search:
+    """The journals of a run's folder, and its clock."""
+
+    def __init__(
+        self, settings: LiveSettings, folder: Path, stack: ExitStack, *, resume: bool
+    ) -> None:
+        self.settings, self.folder, self.stack = settings, folder, stack
+        self.run = uuid.uuid4().hex
+        self.clock_us = 0
+        self.recovered = False
+        """Whether the newest control was read from a journal."""
+        if resume:
+            header = next(read_journal(folder / JOURNAL))
+            assert isinstance(header, Header)  # noqa: S101 - read_journal has seen to it
+            self.run = _same_search(header, settings, folder / JOURNAL)
+            kill_run(self.run)
+        else:
+            write_atomically(folder / SETTINGS, _pretty(settings))
+
+    def control(self, name: str, coordinator: Coordinator) -> Control:
+        """Return the control plane of a journal, brought to its end if there is one."""
+        path = self.folder / name
+        ledger = Ledger(self.settings.plan.maximum)
+        self.recovered = path.exists()
+        if self.recovered:
+            _, at_us, tail = replay(path, coordinator, ledger)
+            file: BinaryIO = self.stack.enter_context(path.open("r+b"))
+            journal = Journal.reopen(file, tail)
+            self.clock_us = max(self.clock_us, at_us, _alive_at(self.folder))
+        else:
+            file = self.stack.enter_context(path.open("xb"))
+            about = {"run": self.run, "settings": msgspec.to_builtins(self.settings)}
+            journal = Journal(file, about, self.settings.plan.maximum)
+            journal.sync()
+        return Control(coordinator, ledger, journal)
+
+
+@contextmanager
+def _nothing_left_of_nothing(folder: Path) -> Iterator[None]:
+    """Empty the folder of a search of which no worker ever spoke."""
+    try:
+        yield
+    except NothingRanError:
+        for path in folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        raise
 
 
 @contextmanager

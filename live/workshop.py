@@ -182,7 +182,7 @@ class Workshop:
         """Start a worker's process. Raises LiveError if that cannot be done."""
         command = self.settings.command
         argv = (
-            [sys.executable, "-m", "simsched.live.ga3c_trial"]
+            [sys.executable, "-P", "-m", "simsched.live.ga3c_trial"]
             if command is None
             else fill(command, hparams)
         )

@@ -46,7 +46,7 @@ from simsched.events import (
 )
 from simsched.live import protocol
 from simsched.live.attempt import Attempt, Line, check_message, reason_of
-from simsched.live.errors import LiveError
+from simsched.live.errors import LiveError, NothingRanError
 from simsched.live.launch import describe_exit
 from simsched.live.nodes import Node
 from simsched.live.protocol import Counters
@@ -508,7 +508,7 @@ class World:
         if attempt.failed or attempt.state == "leaving":
             return
         if not self._anybody_spoke and attempt.process is not None:
-            self._fail(LiveError(f"{self.workshop.what}: {reason} (no worker has said hello yet)"))
+            self._fail(NothingRanError(f"{self.workshop.what}: {reason}; no worker said hello"))
             return
         now = self.now_us()
         start_us, load_us, redo_us = attempt.spent(now)

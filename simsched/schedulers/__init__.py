@@ -9,6 +9,7 @@ from typing import Any
 from simsched.errors import SimschedError, nearest
 from simsched.messages import Searcher
 from simsched.schedulers._base import (
+    CheckpointNeed,
     Parameter,
     Plan,
     Scheduler,
@@ -99,6 +100,7 @@ def build(text: str, plan: Plan, searcher: Searcher) -> Scheduler:
 
 __all__ = [
     "REGISTRY",
+    "CheckpointNeed",
     "InPlace",
     "Parameter",
     "Plan",
