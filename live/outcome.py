@@ -1,6 +1,7 @@
 """What a live search came to: results, curves, the report, the trained winner."""
 
 import datetime
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -8,10 +9,12 @@ import msgspec
 
 from simsched.ledger import Ledger
 from simsched.live import machine
+from simsched.live.parts import write_atomically
 from simsched.live.settings import LiveSettings
+from simsched.live.usage import read_usage
 from simsched.live.watch import measured_costs
 from simsched.messages import Hparams
-from simsched.results import Comparison, RunResult, Settings, results_json
+from simsched.results import Comparison, Measured, RunResult, Settings, results_json
 from simsched.run_result import make_result
 from simsched.timeline import US_PER_S
 from simsched.traces import Metadata, Trace, TraceSet, write
@@ -33,6 +36,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path
     result: RunResult | None = None
     """None where it was interrupted."""
+    comparison: Comparison | None = None
+    """The result with its settings, as tables and the report take it."""
     report: Path | None = None
     curves: Path | None = None
     best_score: float | None = None
@@ -70,19 +75,48 @@ def finish(
         None, {}, scheduler.notes,
     )  # fmt: skip
     curves = write_curves(result, settings, workshop, folder, completed)
-    comparison = Comparison(settings_of(settings, result, curves), (result,))
-    (folder / RESULTS).write_bytes(results_json(comparison))
+    measured = Measured(
+        program=settings.command,
+        command=command_of(settings),
+        date=datetime.date.fromtimestamp((folder / "settings.json").stat().st_mtime).isoformat(),
+        hardware=machine.processor(),
+        versions=_versions(settings),
+        nodes=tuple(node.name for node in world.nodes),
+        failures=ledger.failures,
+        usage=tuple(read_usage(folder)),
+    )
+    comparison = Comparison(settings_of(settings, result, curves), (result,), measured)
+    write_atomically(folder / RESULTS, results_json(comparison))
     best = None if result.best_trial is None else ledger.trials[result.best_trial]
     del show
     return Outcome(
         ended="max-time" if cut_off else "done",
         folder=folder,
         result=result,
+        comparison=comparison,
         curves=None if curves is None else folder / CURVES,
         best_score=result.best_score,
         best_trial=result.best_trial,
         best_hparams=None if best is None else best.hparams,
     )
+
+
+def command_of(settings: LiveSettings) -> str:
+    """Return the command that runs such a search again, for a shell."""
+    what = (
+        ["--game", settings.game] if settings.command is None else ["--command", settings.command]
+    )
+    words = [
+        "simsched", "live", *map(str, what), "--nodes", str(settings.nodes),
+        "--workers", str(settings.workers), "--scheduler", settings.scheduler,
+        "--phases", str(settings.phases), "--phase-length", str(settings.phase_length),
+        "--unit", settings.unit, "--seed", str(settings.seed),
+    ]  # fmt: skip
+    return shlex.join(words)
+
+
+def _versions(settings: LiveSettings) -> dict[str, str]:
+    return machine.versions() if settings.command is None else {"simsched": settings.version}
 
 
 def settings_of(settings: LiveSettings, result: RunResult, curves: TraceSet | None) -> Settings:
@@ -140,7 +174,7 @@ def write_curves(
         space=settings.space,
         seed=settings.seed,
         hardware=machine.processor(),
-        versions=machine.versions() if settings.command is None else {},
+        versions=_versions(settings),
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         recorded_by=f"simsched live --scheduler {settings.scheduler}, {settings.nodes} nodes; "
         + ("completed afterwards" if completed is not None else "the scheduler ended trials early"),
