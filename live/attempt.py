@@ -28,8 +28,7 @@ from simsched.live.protocol import (
     ToWorker,
     Training,
 )
-from simsched.messages import Checkpoint, TrialId
-from simsched.replay import Unit
+from simsched.messages import Checkpoint, TrialId, Unit
 
 State: TypeAlias = Literal[
     "starting", "loading", "training", "reported", "saving", "parking", "leaving"

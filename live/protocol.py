@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from simsched.messages import Hparams
-from simsched.replay import Unit
+from simsched.messages import Hparams, Unit
 
 PROTOCOL = 1
 """Version of this protocol; a worker of another version is turned away."""

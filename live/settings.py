@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from simsched.messages import Hparams
-from simsched.replay import Unit
+from simsched.messages import Hparams, Unit
 from simsched.schedulers import Plan
 from simsched.space import SearchSpace
 

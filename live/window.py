@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from simsched.live.protocol import Welcome
-from simsched.replay import Unit
+from simsched.messages import Unit
 
 
 class Score(NamedTuple):

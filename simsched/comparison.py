@@ -15,9 +15,10 @@ from simsched.cluster import Cluster
 from simsched.draws import keyed
 from simsched.errors import SimschedError
 from simsched.journal import Journal
+from simsched.messages import Unit
 from simsched.processes import side_by_side
 from simsched.recorded import check_lengths, default_phase_length, draw_order, name_of, space_of
-from simsched.replay import Curve, Neighbours, Unit, curve_of
+from simsched.replay import Curve, Neighbours, curve_of
 from simsched.results import Comparison, RunResult, Settings
 from simsched.run_result import make_result
 from simsched.schedulers import Plan, Scheduler, SchedulerClass, build, parse, register, registered

@@ -24,7 +24,7 @@ and then run:
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,7 +49,20 @@ _KINDS = {
 """What msgspec calls kinds of values, and what people do."""
 
 
-def read_space(path: Path, label: str = "--search-space") -> SearchSpace:
+class WrittenSpace(NamedTuple):
+    """A search space, and the file that it was read from."""
+
+    space: SearchSpace
+    document: Document
+    around: Keys
+    """The keys of the table that it stands in."""
+
+    def refusal(self, name: str, reason: str) -> SimschedError:
+        """Return the error that names the file and the line of a hyperparameter."""
+        return self.document.refusal((*self.around, name), f"search space: {name}: {reason}")
+
+
+def read_space(path: Path, label: str = "--search-space") -> WrittenSpace:
     """Read a search space from a TOML or JSON file: a table, or an object, per hyperparameter.
 
     Raises:
@@ -62,7 +75,7 @@ def read_space(path: Path, label: str = "--search-space") -> SearchSpace:
     return space_in(document, document.data, ())
 
 
-def space_in(document: Document, table: Mapping[str, Any], around: Keys) -> SearchSpace:
+def space_in(document: Document, table: Mapping[str, Any], around: Keys) -> WrittenSpace:
     """Return the search space in a table of a document; `around` are the keys of that table.
 
     Raises:
@@ -88,18 +101,21 @@ def space_in(document: Document, table: Mapping[str, Any], around: Keys) -> Sear
             field = _field_named(str(error), fields)
             keys = (*around, name) if field is None else (*around, name, field)
             raise document.refusal(keys, _in_words(str(error))) from None
-    return SearchSpace.from_json(table)
+    return WrittenSpace(SearchSpace.from_json(table), document, around)
 
 
 def _field_named(reason: str, fields: Mapping[str, Any]) -> str | None:
     """Return the field of a hyperparameter that a reason is about, if it names one."""
     said = reason.split(": ", 2)[-1]
-    signs: tuple[Callable[[str], object], ...] = (
-        lambda field: f"key {field!r}" in said,
-        lambda field: f"`$.{field}" in said,
-        lambda field: re.search(rf"\b{re.escape(field)}\b", said),
-    )
-    return next((field for sign in signs for field in fields if sign(field)), None)
+    for sign in ("unknown key '{}'", "`$.{}", "{}"):
+        found = {
+            match.start(): field
+            for field in fields
+            if (match := re.search(rf"(?<!\w){re.escape(sign.format(field))}(?!\w)", said))
+        }
+        if found:
+            return found[min(found)]
+    return None
 
 
 def _in_words(reason: str) -> str:
@@ -136,7 +152,7 @@ class Experiment(NamedTuple):
     document: Document
     tables: dict[str, dict[str, Entry]]
     """"" has what both commands share, the others what stands in their tables."""
-    space: SearchSpace | None
+    space: WrittenSpace | None
 
     def refusal(self, entry: Entry, reason: str) -> SimschedError:
         """Return the error that names file, line and key."""
@@ -176,6 +192,8 @@ def read_experiment(path: Path, known: Mapping[str, Collection[str]]) -> Experim
             if space is not None:
                 raise document.refusal((key,), f"{key}: is given already")
             space = space_in(document, value, (key,))
+        elif isinstance(value, dict) and any(_among(key, names) for names in known.values()):
+            raise document.refusal((key,), f"{key}: it must be a value, not a table")
         elif isinstance(value, dict):
             names = [*filter(None, known), SPACE_TABLE]
             raise document.refusal(
@@ -196,7 +214,7 @@ def _take(
 ) -> None:
     """Put an entry into its table. Raises SimschedError for a name that is not known there."""
     name = canonical(entry.key)
-    if all(canonical(each) != name for each in known[entry.table]):
+    if not _among(entry.key, known[entry.table]):
         raise document.refusal(entry.keys, _unknown(entry, known))
     if (before := tables[entry.table].get(name)) is not None:
         raise document.refusal(
@@ -211,11 +229,15 @@ def canonical(key: str) -> str:
     return ALIASES.get(name, name)
 
 
+def _among(key: str, names: Collection[str]) -> bool:
+    return canonical(key) in map(canonical, names)
+
+
 def _unknown(entry: Entry, known: Mapping[str, Collection[str]]) -> str:
     key, name = entry.key, canonical(entry.key)
     if name == canonical(SPACE_TABLE):
         return f"{key}: a search space is a table of its own: [{SPACE_TABLE}.NAME]"
-    homes = [table for table, names in known.items() if name in map(canonical, names)]
+    homes = [table for table, names in known.items() if _among(key, names)]
     if "" in homes:
         return f"{key}: belongs to the top of the file, before the first table"
     if homes:

@@ -6,7 +6,7 @@ All of them are frozen: a value that has crossed a border cannot change behind
 anybody's back.
 """
 
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,9 @@ TrialId: TypeAlias = int
 HparamValue: TypeAlias = float | int | str | bool
 Hparams: TypeAlias = dict[str, HparamValue]
 """One hyperparameter configuration: parameter name to value."""
+
+Unit: TypeAlias = Literal["episodes", "steps", "seconds", "reports"]
+"""What progress is counted in."""
 
 Key: TypeAlias = tuple[int, ...]
 """What a random draw is keyed by, beside the seed: the trial, or the trial and its step."""

@@ -4,8 +4,8 @@ import msgspec
 
 from simsched.draws import keyed
 from simsched.errors import SimschedError
-from simsched.messages import Hparams
-from simsched.replay import Unit, scored
+from simsched.messages import Hparams, Unit
+from simsched.replay import scored
 from simsched.results import Settings
 from simsched.space import SearchSpace, infer
 from simsched.traces import TraceSet, is_shipped

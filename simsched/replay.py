@@ -6,17 +6,15 @@ search for a neighbour after an exploit (`Neighbours`) looks further; it decides
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
 from simsched.errors import SimschedError
-from simsched.messages import Hparams, TrialId
+from simsched.messages import Hparams, TrialId, Unit
 from simsched.space import SearchSpace
 from simsched.traces import Trace
-
-Unit: TypeAlias = Literal["episodes", "steps", "seconds", "reports"]
 
 
 class Curve(msgspec.Struct, frozen=True, gc=False):

@@ -95,17 +95,58 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
 
 
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node used for a while: the means over it."""
+
+    at_s: float
+    """The end of that while, on the run's clock."""
+    node: int
+    over_s: float = 1.0
+    """How long it was."""
+    cpu_percent: float | None
+    """Of the node's cores, whoever kept them busy: 100 is all of them."""
+    gpu_percent: float | None = None
+    """Time that the node's whole GPU was busy, whoever shares it."""
+    gpu_memory_bytes: int | None = None
+    """In use on the GPU; by the node's worker alone where nodes share it and NVML can tell."""
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """That a run was no simulation: real workers trained. When, on what, and how busy it was."""
+
+    program: str | None = None
+    """The user's own program that was trained; None for GA3C."""
+    command: str
+    """What runs such a search again, for a shell."""
+    date: str
+    """ISO date on which it began."""
+    hardware: str
+    versions: dict[str, str]
+    """Of the packages that took part in training."""
+    nodes: tuple[str, ...]
+    """The name of each node, such as "GPU 0"."""
+    failures: int = 0
+    """Workers that failed."""
+    usage: tuple[Usage, ...] = ()
+
+
 class Comparison(msgspec.Struct, frozen=True):
-    """The result of a simulation: its settings and every run, in the order they were asked for."""
+    """Settings and every run, in the order they were asked for.
+
+    A simulation has any number of runs. A live search has one, says in `measured` what it ran
+    on, and its settings' costs are the medians of what was measured.
+    """
 
     settings: Settings
     runs: tuple[RunResult, ...]
+    measured: Measured | None = None
 
 
 def results_json(comparison: Comparison) -> bytes:
     """Return `{"settings": …, "runs": […]}` as indented JSON: the same bytes for the same input.
 
-    Timelines and curves are not in it; they are in the journals.
+    Timelines and curves are not in it; they are in the journals. A live search has `measured`
+    as well, without the samples of use, which have a file of their own.
     """
     runs = []
     for run in comparison.runs:
@@ -115,7 +156,11 @@ def results_json(comparison: Comparison) -> bytes:
             del trial["curve"]
         fields["node_hours"] = run.node_hours
         runs.append(fields)
-    return _pretty({"settings": msgspec.to_builtins(comparison.settings), "runs": runs})
+    values = {"settings": msgspec.to_builtins(comparison.settings), "runs": runs}
+    if comparison.measured is not None:
+        values["measured"] = msgspec.to_builtins(comparison.measured)
+        del values["measured"]["usage"]
+    return _pretty(values)
 
 
 def settings_json(settings: Settings) -> bytes:

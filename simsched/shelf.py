@@ -49,9 +49,7 @@ class Shelf:
         kept = [(t, score, c) for t, (score, c) in ranked if c in self._durable]
         return kept[: self.keep_best]
 
-    def clear_out(
-        self, needed: Collection[Checkpoint], *, keep_newest: bool
-    ) -> list[Checkpoint]:
+    def clear_out(self, needed: Collection[Checkpoint], *, keep_newest: bool) -> list[Checkpoint]:
         """Forget what nothing needs, and return it in order.
 
         Args:

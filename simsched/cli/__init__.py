@@ -13,10 +13,13 @@ from simsched.errors import nearest
 
 COMMANDS = {
     "simulate": ("simulate", "Rehearse a search on a simulated cluster and compare schedulers."),
+    "live": ("live", "Run a search for real on this machine."),
+    "replay": ("replay", "Simulate a live run again and compare prediction and reality."),
     "schedulers": ("schedulers", "List the schedulers, or explain one with its formulas."),
     "traces": ("traces", "List, show, check, import or synthesize learning curves."),
     "train": ("train", "Train one agent with GA3C."),
     "record": ("record", "Train trials for real and record their learning curves."),
+    "nodes": ("nodes", "Show the nodes that a live search would use."),
 }
 """Name: the module that holds the command under that name, and its line in the help."""
 

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from simsched.cli.options import SpeedList, Text, WholeList
+from simsched.cli.options import SpeedList, Text, WholeList, quoted
+from simsched.errors import SimschedError
 from simsched.experiment import SPACE_TABLE, Entry, Experiment, canonical, read_experiment
 
 COMMANDS = ("simulate", "live")
@@ -53,12 +54,26 @@ def experiment_of(ctx: click.Context) -> Experiment | None:
     return found
 
 
-def entry_of(ctx: click.Context, name: str) -> Entry | None:
-    """Return where the value of a parameter stands in the file; None if it is not from there."""
-    if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT_MAP:
+def in_file(name: str) -> bool:
+    """Whether the value of the running command's parameter is from its experiment file."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.DEFAULT_MAP
+
+
+def overruled(name: str, *rivals: str) -> bool:
+    """Whether a parameter's value is from the file, and a rival of it on the command line."""
+    ctx = click.get_current_context()
+    given = (ctx.get_parameter_source(rival) for rival in rivals)
+    return in_file(name) and ParameterSource.COMMANDLINE in given
+
+
+def refusal(name: str, reason: str) -> SimschedError | None:
+    """Return the error that names file and line of a parameter's value; None if not from there."""
+    ctx = click.get_current_context()
+    experiment = experiment_of(ctx)
+    if experiment is None or not in_file(name):
         return None
-    found: Entry | None = ctx.meta[_KEY + ".entries"].get(name)
-    return found
+    return experiment.refusal(ctx.meta[_KEY + ".entries"][name], reason)
 
 
 def refuse_lists(ctx: click.Context) -> None:
@@ -176,13 +191,15 @@ def _text(experiment: Experiment, entry: Entry, value: object) -> str:
 
 
 def _shown(value: object) -> str:
+    """Return a value of the file as an error message names it."""
     if isinstance(value, bool):
         return str(value).lower()
-    return {dict: "a table", list: "a list"}.get(type(value), repr(str(value)))
+    if isinstance(value, dict | list):
+        return "a table" if isinstance(value, dict) else "a list"
+    return quoted(value)
 
 
 def _check_schedulers(experiment: Experiment, entry: Entry, texts: list[str]) -> None:
-    from simsched.errors import SimschedError
     from simsched.schedulers import parse
 
     for text in texts:
@@ -203,7 +220,6 @@ def _check_training(experiment: Experiment) -> None:
 def training_of(experiment: Experiment) -> dict[str, Any]:
     """Return the file's settings of GA3C. Raises SimschedError, with the line."""
     from simsched.cli.training_options import parse
-    from simsched.errors import SimschedError
 
     found: dict[str, Any] = {}
     for name, entry in experiment.tables[TRAINING].items():

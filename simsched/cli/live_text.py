@@ -92,8 +92,12 @@ def _range(parameter: "Parameter") -> str:
 
 
 def _first(settings: "LiveSettings") -> Iterator[str]:
+    from simsched.live.planning import PUBLISHED_SETTINGS
+
     for trial, hparams in enumerate(settings.first[:3]):
-        yield f"trial {trial}: {hparams_text(hparams)}"
+        published = settings.game is not None and hparams == PUBLISHED_SETTINGS
+        whose = ", as published" if published else ""
+        yield f"trial {trial}: {hparams_text(hparams)}{whose}"
     if len(settings.first) > 3:
         yield f"… and {len(settings.first) - 3} more"
 

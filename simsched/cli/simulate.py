@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from simsched.cli.config import config_option, in_file, overruled, refusal
 from simsched.cli.options import Seconds, SpeedList, Text, Whole, WholeList
 from simsched.cli.output import is_terminal, json_file, new_folder, progress_bar, undone_when_killed
 from simsched.comparison import DEFAULT_SCHEDULERS, UNITS
@@ -123,6 +124,7 @@ Examples:
     help="Processes that simulate side by side, at most one a core. The results do not depend "
     "on it.",
 )
+@config_option("simulate")
 @click.option(
     "--out",
     type=Text("DIR"),
@@ -153,10 +155,20 @@ def simulate(
     """
     from simsched.results import results_json
 
+    # A file's game is what live trains; curves of one's own stand for it here.
+    if overruled("game", "trace_file") or (trace_file is not None and in_file("game")):
+        game = None
+    if overruled("trace_file", "game"):
+        trace_file = None
     if game is not None and trace_file is not None:
         raise click.UsageError("--game and --traces exclude each other: name one set of curves")
+    if overruled("preemption_cost", "save_cost", "load_cost"):
+        preemption_cost = None
+    save_cost = None if overruled("save_cost", "preemption_cost") else save_cost
+    load_cost = None if overruled("load_cost", "preemption_cost") else load_cost
     if preemption_cost is not None and (save_cost is not None or load_cost is not None):
-        raise click.UsageError("--preemption-cost already sets --save-cost and --load-cost")
+        reason = "already sets --save-cost and --load-cost"
+        raise refusal("preemption_cost", reason) or click.UsageError(f"--preemption-cost {reason}")
     half = (preemption_cost or 0.0) / 2
     curves = _curves(game, trace_file)
     with undone_when_killed(), new_folder(out) as target, json_file(json_name) as write_json:
@@ -185,6 +197,13 @@ def simulate(
 def _curves(game: str | None, trace_file: str | None) -> Any:
     from simsched.traces import TraceError, load, read, shipped
 
+    if trace_file is None and game is not None and in_file("game"):
+        # There it is a game's name, of which that of its curves is made: MinAtar/Breakout-v1.
+        name = game.replace("/", "-")
+        try:
+            return load(name if name.lower() in map(str.lower, shipped()) else game)
+        except TraceError as error:
+            raise refusal("game", str(error)) or error from None
     if trace_file is None:
         return load(game or "MsPacman")
     if trace_file in shipped() and not Path(trace_file).exists():
