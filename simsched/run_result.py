@@ -37,7 +37,7 @@ def make_result(
     work = sum(record.work for record in ledger.trials.values())
     best = ledger.best
     trials = tuple(
-        _trial(trial, ledger.trials[trial], traces and traces[trial], sign)
+        _trial(trial, ledger.trials[trial], None if traces is None else traces[trial], sign)
         for trial in sorted(ledger.trials)
     )
     return RunResult(

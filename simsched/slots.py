@@ -127,7 +127,8 @@ class Slots:
         """Take a node from a trial that waits there for a source; whose save may need one."""
         for node in sorted(self.slots, reverse=True):
             slot = self.slots[node]
-            if slot.waiting is not None and source_of(slot.waiting) not in self.shelf:
+            source = None if slot.waiting is None else source_of(slot.waiting)
+            if slot.waiting is not None and source is not None and source not in self.shelf:
                 commands.append(End(node, slot.attempt))
                 self._leave(node, slot)
                 slot.waiting = as_run(slot.trial, slot.waiting)
