@@ -17,9 +17,10 @@ from simsched.live.nodes import Node
 from simsched.live.parts import write_atomically
 from simsched.live.settings import LiveSettings
 from simsched.live.status import Doing, NodeStatus, Status
-from simsched.live.usage import Sampler, Usage
+from simsched.live.usage import Sampler
 from simsched.live.world import World
 from simsched.messages import Hparams
+from simsched.results import Usage
 from simsched.timeline import US_PER_S, Interval, Kind
 
 ALIVE = "alive.json"
