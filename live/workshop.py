@@ -17,7 +17,7 @@ from simsched.live.attempt import Attempt
 from simsched.live.command_line import fill
 from simsched.live.curves import TrialCurve
 from simsched.live.gpu_memory import gpu_memory_in_use, wait_for_gpu_memory
-from simsched.live.launch import WorkerProcess
+from simsched.live.launch import Ending, WorkerProcess
 from simsched.live.logs import RunLog
 from simsched.live.nodes import Node
 from simsched.live.protocol import Counters, Source, Welcome
@@ -215,10 +215,11 @@ class Workshop:
             file.write(msgspec.json.encode(started) + b"\n")
         return process
 
-    async def left(self, attempt: Attempt, node: Node) -> None:
+    async def left(self, attempt: Attempt, node: Node, ending: Ending) -> None:
         """A worker and its group are gone; wait until its GPU memory is back."""
         self._output.pop(attempt.number, None)
-        await wait_for_gpu_memory(node, self._memory.pop(attempt.number, None), GPU_PATIENCE_S)
+        before = self._memory.pop(attempt.number, None)
+        await wait_for_gpu_memory(node, before, GPU_PATIENCE_S, ending.pids)
         shutil.rmtree(self.store.folder / f".attempt-{attempt.number}", ignore_errors=True)
 
     def last_line(self, attempt: Attempt) -> str:

@@ -362,11 +362,10 @@ class World:
         grace_s = self.settings.grace_s
         try:
             if attempt.process is not None:
-                if attempt.failed:
-                    await attempt.process.end(grace_s)
-                else:
-                    await attempt.process.leave(grace_s)
-                await self.workshop.left(attempt, self.nodes[attempt.node])
+                process = attempt.process
+                leave = process.end if attempt.failed else process.leave
+                ending = await leave(grace_s)
+                await self.workshop.left(attempt, self.nodes[attempt.node], ending)
         except LiveError as error:
             self._fail(error)
         finally:
@@ -494,6 +493,8 @@ class World:
     def _look_after_the_silent(self) -> None:
         now_s = time.monotonic()
         for attempt in list(self.attempts.values()):
+            if attempt.process is not None:
+                attempt.process.reap_orphans()
             silent_s = now_s - attempt.heard_s
             if attempt.state in ("leaving", "reported") or attempt.failed:
                 continue
