@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 from simsched.analysis.statistics import Row
 from simsched.analysis.wording import count, duration, listing, percent, plural
-from simsched.results import Settings
+from simsched.results import Measured, Settings
 from simsched.traces import shipped
 
+PROGRAM_LENGTH = 60
+"""So much of a program's command line stands in a title."""
 MARKS = {"approximate": "*", "censored": "†", "order only": "‡"}
 """What stands behind a scheduler's name where a tag holds for some rows only."""
 
@@ -36,8 +38,10 @@ def marks(row: Row) -> str:
     return "".join(MARKS[name] for name in held(row))
 
 
-def tags(settings: Settings, rows: Sequence[Row]) -> list[Tag]:
+def tags(settings: Settings, rows: Sequence[Row], measured: Measured | None = None) -> list[Tag]:
     """Return what the figures rest on, in the order in which it matters."""
+    if measured is not None:
+        return _measured(rows, measured)
     found = [_origin(settings)]
     if any(row.approximate for row in rows):
         found.append(Tag("approximate", MARKS["approximate"], _approximate(rows)))
@@ -64,6 +68,32 @@ def tags(settings: Settings, rows: Sequence[Row]) -> list[Tag]:
     if replications > 1:
         text = f"± is half the 95 % t interval of the mean over {replications} replications."
         found.append(Tag("intervals", "", text))
+    return found
+
+
+def _measured(rows: Sequence[Row], measured: Measured) -> list[Tag]:
+    """Return what there is to know of a live search."""
+    text = (
+        f"Not a simulation: real workers trained, from {measured.date} on, and every time is as it "
+        f"was measured ({measured.hardware})."
+    )
+    found = [Tag("measured", "", text)]
+    lost = sum(row.lost for row in rows)
+    if measured.failures or lost:
+        text = (
+            f"{plural(measured.failures, 'worker')} failed; what is lost through that is trained "
+            "again from the newest checkpoint (redo)."
+        )
+        if lost:
+            text += f" {plural(lost, 'trial')} used up all retries and ended there (lost)."
+        found.append(Tag("failures", "", text))
+    censored = sum(row.censored for row in rows)
+    if censored:
+        text = (
+            f"{plural(censored, 'trial')} had to end because the search's time was up; with more "
+            "time they might have gone on."
+        )
+        found.append(Tag("censored", MARKS["censored"], text))
     return found
 
 
@@ -124,9 +154,12 @@ def lengths(settings: Settings) -> str:
     return f"{count(settings.phases)} phases of {length}"
 
 
-def costs(settings: Settings) -> str:
+def costs(settings: Settings, measured: Measured | None = None) -> str:
     """Return what starts and checkpoints cost."""
     named = [("start", settings.start_s), ("save", settings.save_s), ("load", settings.load_s)]
+    if measured is not None:
+        took = [f"{name} {duration(cost_s)}" for name, cost_s in named if cost_s > 0]
+        return f"{', '.join(took)} (measured medians)" if took else "too short to be measured"
     shown = [f"{name} {_cost(cost_s)}" for name, cost_s in named if cost_s > 0]
     return ", ".join(shown) if shown else "starts and checkpoints are free"
 
@@ -142,18 +175,30 @@ def speeds(settings: Settings) -> str:
     return ", ".join(f"{speed:g}" for speed in settings.node_speeds) + ", and over again"
 
 
-def title(settings: Settings) -> str:
-    """Return the game (or the name of the curves) and the cluster."""
-    return f"{settings.game or settings.traces} on {cluster(settings)}"
+def subject(settings: Settings, measured: Measured | None = None) -> str:
+    """Return what was trained: the game, a program, or else the name of the curves."""
+    program = None if measured is None else measured.program
+    if program is not None and len(program) > PROGRAM_LENGTH:
+        program = f"{program[: PROGRAM_LENGTH - 1]}…"
+    return settings.game or program or settings.traces
 
 
-def sentence(settings: Settings, rows: Sequence[Row]) -> str:
+def title(settings: Settings, measured: Measured | None = None) -> str:
+    """Return what was trained, and the cluster."""
+    live = "" if measured is None else ", live"
+    return f"{subject(settings, measured)}{live} on {cluster(settings)}"
+
+
+def sentence(settings: Settings, rows: Sequence[Row], measured: Measured | None = None) -> str:
     """Return what was done, in one sentence."""
     schedulers = list(dict.fromkeys(row.scheduler for row in rows))
     replications = max(row.replications for row in rows)
-    what = f"{listing(schedulers)} on {cluster(settings)} of up to {lengths(settings)} each"
+    where = f"{cluster(settings)} of up to {lengths(settings)} each"
+    if measured is not None:
+        took = costs(settings, measured)
+        return f"{listing(schedulers)} ran on {where}; starts and checkpoints: {took}."
     times = f", {replications} replications" if replications > 1 else ""
-    return f"{what}{times}; {costs(settings)}."
+    return f"{listing(schedulers)} on {where}{times}; {costs(settings)}."
 
 
 def command(settings: Settings) -> list[list[str]]:
@@ -181,8 +226,10 @@ def command(settings: Settings) -> list[list[str]]:
     return [part for part in parts if part]
 
 
-def command_line(settings: Settings) -> str:
+def command_line(settings: Settings, measured: Measured | None = None) -> str:
     """Return the command that repeats the comparison, for a shell, an option a line."""
+    if measured is not None:
+        return measured.command
     return " \\\n  ".join(shlex.join(part) for part in command(settings))
 
 

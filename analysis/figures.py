@@ -4,5 +4,17 @@ from simsched.analysis.gantt import gantt
 from simsched.analysis.learning import curves
 from simsched.analysis.overtime import best_so_far, utilization
 from simsched.analysis.sweeps import QUANTITIES, Quantity, sweep
+from simsched.analysis.usage import MEASURES, Measure, usage
 
-__all__ = ["QUANTITIES", "Quantity", "best_so_far", "curves", "gantt", "sweep", "utilization"]
+__all__ = [
+    "MEASURES",
+    "QUANTITIES",
+    "Measure",
+    "Quantity",
+    "best_so_far",
+    "curves",
+    "gantt",
+    "sweep",
+    "usage",
+    "utilization",
+]

@@ -26,6 +26,8 @@ BINS = 480
 """A longer utilization curve is averaged, exactly, over so many equal stretches."""
 PANEL_PX = 64
 """Height of one scheduler's panel in the chart of utilization over time."""
+ALONE_PX = 240
+"""Height of the panel where there is only one."""
 GAP_PX = 30
 """Room between two panels, where the scheduler's name stands."""
 OCCUPIED = tuple(kind for kind in KINDS if kind not in NOT_OCCUPIED)
@@ -42,10 +44,11 @@ def utilization(
     shown = lines(comparison, nodes, workers)
     end_s = max(line.runs[0].wall_time_s for line in shown)
     unit = time_unit(end_s)
-    height = len(shown) * (PANEL_PX + GAP_PX)
+    panel_px = PANEL_PX if len(shown) > 1 else ALONE_PX
+    height = len(shown) * (panel_px + GAP_PX)
     figure = go.Figure(layout=base_layout(height=height + 132, showlegend=False, hovermode="x"))
     for index, line in enumerate(shown):
-        _panel(figure, line, index, unit, height)
+        _panel(figure, line, index, unit, panel_px, height)
     figure.update_layout(
         xaxis=time_axis(end_s, unit, anchor=f"y{len(shown)}", domain=[0, 1]), hoverdistance=30
     )
@@ -58,14 +61,16 @@ def utilization(
     )
 
 
-def _panel(figure: go.Figure, line: Line, index: int, unit: TimeUnit, height: int) -> None:
+def _panel(
+    figure: go.Figure, line: Line, index: int, unit: TimeUnit, panel_px: int, height: int
+) -> None:
     """Add one scheduler's panel, the `index`-th from above."""
     number = "" if index == 0 else str(index + 1)
-    top = 1 - (index * (PANEL_PX + GAP_PX) + GAP_PX) / height
+    top = 1 - (index * (panel_px + GAP_PX) + GAP_PX) / height
     figure.update_layout(
         {
             f"yaxis{number}": axis(
-                domain=[max(0.0, top - PANEL_PX / height), top],
+                domain=[max(0.0, top - panel_px / height), top],
                 range=[0, 1.02],
                 tickvals=[0.5, 1],
                 tickformat=".0%",

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from simsched.analysis.statistics import Interval, Row
+from simsched.analysis.statistics import Interval, Row, summarize
 from simsched.analysis.tables import COLUMNS, is_sweep
-from simsched.analysis.wording import listing, plural
-from simsched.results import Settings
+from simsched.analysis.wording import count, duration, listing, percent, plural
+from simsched.results import Comparison, Settings
 
 
 class _Card(NamedTuple):
@@ -32,6 +32,31 @@ def cards(settings: Settings, rows: Sequence[Row]) -> str:
         else _Card("Least training (α)", "α %", lambda row: row.completion_rate, False),
     ]
     return f'<div class="cards">{"".join(_card(card, rows) for card in wanted)}</div>'
+
+
+def live_cards(comparison: Comparison) -> str:
+    """Return the figures of the search that ran, with what belongs to each."""
+    (run,), (row,) = comparison.runs, summarize(comparison)
+    best = "none" if run.best_trial is None else f"trial {run.best_trial}"
+    if run.time_to_best_s is not None:
+        best += f", after {duration(run.time_to_best_s)}"
+    milestones = plural(run.milestones, "milestone")
+    wanted = (
+        ("Wall time", "wall time", f"{row.node_hours.mean:.3g} node-hours"),
+        ("Best score", "best score", best),
+        ("Utilization", "util. %", f"occupancy {percent(run.occupancy)}"),
+        ("Training done (α)", "α %", f"{milestones} of {count(len(run.trials))} trials"),
+    )
+    return f'<div class="cards">{"".join(_filled(*card, row) for card in wanted)}</div>'
+
+
+def _filled(title: str, column: str, who: str, row: Row) -> str:
+    cell = next(each for each in COLUMNS if each.name == column).cell(row)
+    unit = "&#8239;%" if column.endswith("%") else ""
+    return (
+        f'<div class="card"><h3>{escape(title)}</h3>'
+        f'<p class="figure">{escape(cell.mean)}{unit}</p><p class="who">{escape(who)}</p></div>'
+    )
 
 
 def _card(card: _Card, rows: Sequence[Row]) -> str:

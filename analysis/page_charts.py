@@ -6,7 +6,16 @@ from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from simsched.analysis.figures import QUANTITIES, best_so_far, curves, gantt, sweep, utilization
+from simsched.analysis.figures import (
+    MEASURES,
+    QUANTITIES,
+    best_so_far,
+    curves,
+    gantt,
+    sweep,
+    usage,
+    utilization,
+)
 from simsched.analysis.learning import score_span
 from simsched.analysis.plotting import lines
 from simsched.analysis.statistics import grouped
@@ -129,6 +138,15 @@ def _place(comparison: Comparison, index: int, nodes: int, workers: int, bars: i
             for place, run in enumerate(firsts)
         ],
     )
+
+
+def usage_charts(comparison: Comparison) -> list[Chart]:
+    """Return what the nodes of a live search were measured to use; none of a simulation's."""
+    return [
+        _chart(f"use-{measure}", figure, "by node", linked="time-0")
+        for measure in MEASURES
+        if (figure := usage(comparison, measure)) is not None
+    ]
 
 
 def _chart(identifier: str, figure: go.Figure, kind: str = "", linked: str = "") -> Chart:

@@ -10,6 +10,7 @@ from simsched.analysis.describe import (
     held,
     lengths,
     speeds,
+    subject,
     tags,
 )
 from simsched.analysis.page_charts import Chart, Place, kinds
@@ -17,8 +18,10 @@ from simsched.analysis.palette import FILLS, LINE_COLORS, Style
 from simsched.analysis.statistics import Row
 from simsched.analysis.tables import COLUMNS, by_scheduler, is_sweep
 from simsched.analysis.wording import count, plural
-from simsched.results import Settings
+from simsched.results import Measured, Settings
 
+NODES_NAMED = 32
+"""So many nodes are named in the list of settings."""
 _METERS: dict[str, Callable[[Row], float]] = {
     "wall time": lambda row: row.wall_time_s.mean,
     "util. %": lambda row: row.utilization.mean,
@@ -45,6 +48,14 @@ _WORDS = (
         "How often a node was taken from an unfinished trial, to come back later or be dropped.",
     ),
     ("node-hours", "Nodes × wall time: what the cluster costs."),
+)
+_MEASURED_WORDS = (
+    ("CPU use", "Of a node's cores, whoever kept them busy: 100 % is all of them."),
+    ("GPU use", "Share of the time in which a node's whole GPU was busy, whoever shares it."),
+    (
+        "GPU memory",
+        "Of the whole GPU; of the node's own worker where nodes share a GPU and that can be told.",
+    ),
 )
 
 
@@ -210,27 +221,44 @@ def place_choice(found: Sequence[Place]) -> str:
     )
 
 
-def notes(settings: Settings, rows: Sequence[Row]) -> str:
+def notes(settings: Settings, rows: Sequence[Row], measured: Measured | None = None) -> str:
     """Return what the figures rest on, what the schedulers say, and what the words mean."""
     items = [
         f'<dt id="tag-{_slug(tag.name)}"><span class="chip {_slug(tag.name)}">'
         f"{escape(tag.name)}</span></dt><dd>{escape(tag.text)}</dd>"
-        for tag in tags(settings, rows)
+        for tag in tags(settings, rows, measured)
     ]
     for scheduler, group in by_scheduler(rows).items():
         said = dict.fromkeys(note for row in group for note in row.notes)
         items += [f"<dt>{escape(scheduler)}</dt><dd>{escape(note)}</dd>" for note in said]
-    words = "".join(f"<dt>{word}</dt><dd>{text}</dd>" for word, text in _WORDS)
+    known = _WORDS if measured is None else (*_WORDS, *_MEASURED_WORDS)
+    words = "".join(f"<dt>{word}</dt><dd>{text}</dd>" for word, text in known)
     return (
         f'<dl class="notes">{"".join(items)}</dl>'
         f'<details><summary>What the words mean</summary><dl class="notes">{words}</dl></details>'
     )
 
 
-def settings_list(settings: Settings) -> str:
+def settings_list(settings: Settings, measured: Measured | None = None) -> str:
     """Return all settings, the command that repeats the comparison, and where it comes from."""
-    values = [
-        ("Game", settings.game or settings.traces),
+    values = _simulated(settings) if measured is None else _measured(settings, measured)
+    values += [
+        ("Curves", f"{settings.traces}, {plural(settings.recorded_trials, 'trial')}"),
+        ("SHA-256 of the curves", settings.traces_sha256),
+        ("Version", f"simsched {settings.version}"),
+    ]
+    items = "".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in values)
+    return (
+        f'<dl class="settings">{items}</dl>'
+        f"<h3>To {'repeat this' if measured is None else 'search again'}</h3>"
+        '<pre class="command" tabindex="0"><code>'
+        f"{escape(command_line(settings, measured))}</code></pre>"
+    )
+
+
+def _simulated(settings: Settings) -> list[tuple[str, str]]:
+    return [
+        ("Game", subject(settings)),
         ("Score", f"{settings.metric}, {_better(settings)}"),
         ("Nodes", ", ".join(count(nodes) for nodes in settings.nodes)),
         ("Node speeds", speeds(settings)),
@@ -240,16 +268,26 @@ def settings_list(settings: Settings) -> str:
         ("Replications", count(settings.replications)),
         ("Trials drawn", "with replacement" if settings.resample else "without replacement"),
         ("Seed", str(settings.seed)),
-        ("Curves", f"{settings.traces}, {plural(settings.recorded_trials, 'trial')}"),
-        ("SHA-256 of the curves", settings.traces_sha256),
-        ("Version", f"simsched {settings.version}"),
     ]
-    items = "".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in values)
-    return (
-        f'<dl class="settings">{items}</dl>'
-        '<h3>To repeat this</h3><pre class="command" tabindex="0"><code>'
-        f"{escape(command_line(settings))}</code></pre>"
-    )
+
+
+def _measured(settings: Settings, measured: Measured) -> list[tuple[str, str]]:
+    names = [*measured.nodes[:NODES_NAMED], *["…"] * (len(measured.nodes) > NODES_NAMED)]
+    what = ("Game", settings.game) if settings.game else ("Program", measured.program or "")
+    return [
+        what,
+        ("Score", f"{settings.metric}, {_better(settings)}"),
+        ("Scheduler", ", ".join(settings.schedulers)),
+        ("Nodes", f"{count(settings.nodes[0])}: {', '.join(names)}"),
+        ("Trials", ", ".join(count(workers) for workers in settings.workers)),
+        ("Longest trial", lengths(settings)),
+        ("Costs", costs(settings, measured)),
+        ("Failures", plural(measured.failures, "worker") if measured.failures else "none"),
+        ("Seed", str(settings.seed)),
+        ("Began", measured.date),
+        ("Hardware", measured.hardware),
+        ("Software", ", ".join(f"{name} {text}" for name, text in measured.versions.items())),
+    ]
 
 
 def _better(settings: Settings) -> str:

@@ -12,8 +12,15 @@ from plotly.offline import get_plotlyjs
 
 from simsched.analysis import page_parts as parts
 from simsched.analysis.describe import sentence, tags, title
-from simsched.analysis.page_cards import cards
-from simsched.analysis.page_charts import Chart, Place, payload, places, sweep_charts
+from simsched.analysis.page_cards import cards, live_cards
+from simsched.analysis.page_charts import (
+    Chart,
+    Place,
+    payload,
+    places,
+    sweep_charts,
+    usage_charts,
+)
 from simsched.analysis.palette import DARK, LINE_COLORS
 from simsched.analysis.statistics import AnalysisError, summarize
 from simsched.analysis.sweeps import key as sweep_key
@@ -48,22 +55,23 @@ def report_html(comparison: Comparison) -> str:
 
     Raises AnalysisError where there is nothing to report.
     """
-    settings, rows = comparison.settings, summarize(comparison)
+    settings, rows, measured = comparison.settings, summarize(comparison), comparison.measured
     sweeps = sweep_charts(comparison)
     found, left_out = places(comparison)
     key = parts.legend(sweep_key(comparison)) if sweeps else ""
-    sections = _sections(found, sweeps, key, left_out)
-    charts = sweeps + [chart for place in found for chart in _all_charts(place)]
+    use = usage_charts(comparison)
+    sections = _sections(found, sweeps, key, left_out, use)
+    charts = sweeps + [chart for place in found for chart in _all_charts(place)] + use
     return Template(_asset("report.html")).substitute(
-        title=escape(title(settings)),
-        sentence=escape(sentence(settings, rows)),
-        chips=parts.chips(tags(settings, rows)),
-        cards=cards(settings, rows),
+        title=escape(title(settings, measured)),
+        sentence=escape(sentence(settings, rows, measured)),
+        chips=parts.chips(tags(settings, rows, measured)),
+        cards=cards(settings, rows) if measured is None else live_cards(comparison),
         table=parts.table(rows),
         navigation="".join(f'<a href="#{name}">{escape(head)}</a>' for name, head, _ in sections),
         sections="".join(html for _, _, html in sections),
-        notes=parts.notes(settings, rows),
-        settings=parts.settings_list(settings),
+        notes=parts.notes(settings, rows, measured),
+        settings=parts.settings_list(settings, measured),
         version=escape(settings.version),
         colors=_colors(),
         style=_asset("report.css"),
@@ -78,7 +86,7 @@ def _all_charts(place: Place) -> list[Chart]:
 
 
 def _sections(
-    found: list[Place], sweeps: list[Chart], key: str, left_out: str
+    found: list[Place], sweeps: list[Chart], key: str, left_out: str, use: list[Chart]
 ) -> list[tuple[str, str, str]]:
     """Return identifier, heading and HTML of each section with charts."""
     sections: list[tuple[str, str, str]] = []
@@ -99,6 +107,12 @@ def _sections(
     gantts = parts.kinds_legend(found)
     gantts += parts.in_places(found, lambda place: place.gantts, "stack")
     sections.append(("schedule", "Schedule", parts.section("schedule", "Schedule", intro, gantts)))
+    if use:
+        grid = ("stack", "grid two", "grid three")[len(use) - 1]
+        charts = f'<div class="{grid}">{"".join(parts.chart(each) for each in use)}</div>'
+        heading = "Use of the nodes"
+        intro = "What was sampled while the search ran, on the time axis of the schedule above."
+        sections.append(("use", heading, parts.section("use", heading, intro, charts)))
     intro = "Every trial's scores, coloured by what became of it."
     curves = parts.in_places(found, lambda place: place.curves, "grid")
     heading = "Learning curves"

@@ -62,6 +62,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """Trials were drawn anew from the recorded ones for each replication."""
     censored: int
     """Trials over all replications that were cut where their record ends."""
+    lost: int = 0
+    """Trials over all replications that were given up after failures."""
     order_only: bool
     """Each replication replays every recorded trial: only their order differs."""
     synthetic: bool
@@ -137,6 +139,7 @@ def _row(settings: Settings, runs: Sequence[RunResult]) -> Row:
         approximation=_approximation(runs),
         resampled=settings.resample,
         censored=sum(run.censored for run in runs),
+        lost=sum(trial.fate == "lost" for run in runs for trial in run.trials),
         order_only=every_trial and len(runs) > 1,
         synthetic=settings.synthetic,
         notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),

@@ -100,7 +100,8 @@ def by_scheduler(rows: Sequence[Row]) -> dict[str, list[Row]]:
 def summary(comparison: Comparison) -> Group:
     """Return the table and its notes, ready for a `rich` console of 80 columns or more."""
     rows = summarize(comparison)
-    heading = Padding(Text(title(comparison.settings), style="bold"), (1, 1, 0, 1))
+    name = title(comparison.settings, comparison.measured)
+    heading = Padding(Text(name, style="bold"), (1, 1, 0, 1))
     lines = [Padding(Text(line, style="dim"), (0, 1)) for line in notes(comparison, rows)]
     return Group(heading, rich_table(rows), *lines)
 
@@ -146,7 +147,7 @@ def _places_heading(rows: Sequence[Row]) -> str:
 
 def notes(comparison: Comparison, rows: Sequence[Row]) -> list[str]:
     """Return the lines under a table: what its marks mean, then what the runs have to say."""
-    lines = [_note(tag) for tag in tags(comparison.settings, rows)]
+    lines = [_note(tag) for tag in tags(comparison.settings, rows, comparison.measured)]
     for scheduler, group in by_scheduler(rows).items():
         said = list(dict.fromkeys(note for row in group for note in row.notes))
         lines += [f"{scheduler}: {note}" for note in said[:NOTES_SHOWN]]

@@ -83,6 +83,17 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
+def bytes_of(value: float) -> str:
+    """Return a number of bytes with three digits: `950 B`, `12.3 MB`, `2 GB`."""
+    for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if value >= 0.9995 * size:
+            amount = value / size
+            whole = amount >= 99.95 or amount == round(amount)
+            decimals = 0 if whole else 1 if amount >= 9.995 else 2
+            return f"{amount:.{decimals}f} {unit}"
+    return f"{value:.0f} B"
+
+
 def count(value: int) -> str:
     """Return a whole number with its thousands apart: `27 000` (no-break spaces)."""
     return f"{value:,}".replace(",", "\u00a0")

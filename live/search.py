@@ -118,6 +118,7 @@ def run_search(
                 return world, "done"
             how = asyncio.run(world.run(recovered=recovered))
             search.clock_us = world.now_us()
+            watch.last(world, done=how == "done")
             return world, how
 
         world, how = run(control, recovered=search.recovered)

@@ -103,6 +103,15 @@ class Watch:
         self._look_ahead(world, now_us / US_PER_S, now_s)
         self._update(self._status(world, now_us, now_s, usage))
 
+    def last(self, world: World, *, done: bool) -> None:
+        """Draw how the search ended."""
+        now_us = world.now_us()
+        self._attempts = {}
+        status = self._status(world, now_us, time.monotonic(), self._sampler.latest)
+        if done:
+            status = msgspec.structs.replace(status, time_left_s=0.0, progress=1.0)
+        self._update(status)
+
     def close(self) -> None:
         """Stop looking."""
         self._pool.shutdown(wait=False, cancel_futures=True)

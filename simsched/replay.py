@@ -6,7 +6,7 @@ search for a neighbour after an exploit (`Neighbours`) looks further; it decides
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 import numpy as np
@@ -155,6 +155,28 @@ class Borrowed(Cursor):
         return Leg(
             leg.duration_us + round(beyond * self.us_per_unit), "milestone", leg.score, until
         )
+
+
+class Continuation(Protocol):
+    """Where a trial goes on after an exploit."""
+
+    def enter(
+        self, trial: TrialId, hparams: Hparams, step: int, score: float, curve: Curve, /
+    ) -> Cursor:
+        """Return the cursor of a trial that has just taken a donor's weights.
+
+        Args:
+            trial: the trial that exploits.
+            hparams: its new hyperparameters.
+            step: its own count, which it keeps.
+            score: the donor's.
+            curve: the one that the donor was on.
+        """
+        ...
+
+    def summary(self) -> dict[str, float]:
+        """Return how approximate it was; nothing where it was not."""
+        ...
 
 
 class Neighbours:

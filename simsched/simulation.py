@@ -40,7 +40,7 @@ from simsched.events import (
 from simsched.journal import Journal
 from simsched.ledger import Ledger
 from simsched.messages import Checkpoint, Hparams, TrialId
-from simsched.replay import Cursor, Curve, Neighbours
+from simsched.replay import Continuation, Cursor, Curve
 from simsched.retries import Policy
 from simsched.schedulers import Scheduler
 from simsched.timeline import Timeline
@@ -104,7 +104,7 @@ class SimulatedCluster:
         self,
         scheduler: Scheduler,
         curves: Sequence[Curve],
-        neighbours: Neighbours,
+        neighbours: Continuation,
         cluster: Cluster,
         maximum: int,
         journal: Journal | None = None,

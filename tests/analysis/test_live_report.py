@@ -1,0 +1,390 @@
+"""The report of a search that really ran: it says so, and shows how busy its nodes were."""
+
+import io
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from analysis_runs import comparison, hand_made, settings
+from hypothesis import given
+from hypothesis import strategies as st
+from playwright.sync_api import Browser, sync_playwright
+from rich.console import Console
+from test_analysis_browser import CHROMIUM, DRAWN, opened
+from test_analysis_report import EVIL, Page
+
+import simsched.analysis.report as report_module
+from simsched.analysis import report_html, table, write_report
+from simsched.analysis.describe import PROGRAM_LENGTH, costs, sentence, tags, title
+from simsched.analysis.figures import MEASURES, usage
+from simsched.analysis.page_parts import NODES_NAMED
+from simsched.analysis.statistics import summarize
+from simsched.analysis.tables import summary
+from simsched.analysis.usage import BINS, PANELS, Use, use_of
+from simsched.analysis.wording import bytes_of
+from simsched.results import Comparison, Measured, RunResult, Usage, results_json
+
+COMMAND = "simsched live --game MsPacman --nodes 2 --scheduler hypertrick --seed 0"
+GB = 10**9
+
+
+def samples(
+    nodes: int, end_s: float, *, every_s: float, gpu: bool = True, gap: tuple[float, float] = (0, 0)
+) -> tuple[Usage, ...]:
+    """Node n uses 50 + n percent of its cores, 20 + n of its GPU and n + 1 GB of its memory."""
+    found = []
+    for node in range(nodes):
+        for at_s in np.arange(every_s, end_s + every_s / 2, every_s).tolist():
+            if gap[0] < at_s <= gap[1]:
+                continue
+            of_gpu: dict[str, Any] = {
+                "gpu_percent": 20.0 + node, "gpu_memory_bytes": (node + 1) * GB,
+            }  # fmt: skip
+            found.append(
+                Usage(
+                    at_s=at_s, node=node, over_s=every_s, cpu_percent=50.0 + node,
+                    **(of_gpu if gpu else {}),
+                )
+            )  # fmt: skip
+    return tuple(found)
+
+
+def measured(run: RunResult, **changes: Any) -> Measured:
+    given: dict[str, Any] = {
+        "command": COMMAND,
+        "date": "2026-11-21",
+        "hardware": "a processor, 16 cores; a GPU",
+        "versions": {"simsched": "0.1.0", "torch": "2.13.0"},
+        "nodes": tuple(f"GPU {node}" for node in range(run.nodes)),
+        "usage": samples(run.nodes, run.wall_time_s, every_s=run.wall_time_s / 100),
+        **changes,
+    }
+    return Measured(**given)
+
+
+def live(**changes: Any) -> Comparison:
+    """Relabel the run that was written by hand: 100 s on two nodes."""
+    run = hand_made()
+    place = settings(
+        nodes=(2,), workers=(3,), phases=2, start_s=5.0, save_s=5.0, load_s=0.0451, game="MsPacman",
+        traces="curves.parquet", recorded_trials=3,
+    )  # fmt: skip
+    place = msgspec.structs.replace(
+        place, **{key: changes.pop(key) for key in ("game", "mode") if key in changes}
+    )
+    if "run" in changes:
+        run = changes.pop("run")
+    return Comparison(place, (run,), measured(run, **changes))
+
+
+def large(nodes: int = 40, **changes: Any) -> Comparison:
+    given = comparison(["asha"], nodes=(nodes,), workers=(60,), phases=4)
+    return Comparison(given.settings, given.runs, measured(given.runs[0], **changes))
+
+
+@pytest.fixture
+def _small_plotly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave Plotly's five megabytes out."""
+    monkeypatch.setattr(report_module, "get_plotlyjs", lambda: "/* plotly.js */")
+
+
+def test_results_say_on_what_they_were_measured_and_simulations_do_not() -> None:
+    given = live(failures=3)
+    simulated = Comparison(given.settings, given.runs)
+    ours, theirs = (json.loads(results_json(each)) for each in (given, simulated))
+    assert list(theirs) == ["settings", "runs"]
+    assert (ours["settings"], ours["runs"]) == (theirs["settings"], theirs["runs"])
+    assert ours["measured"] == {
+        "program": None, "command": COMMAND, "date": "2026-11-21",
+        "hardware": "a processor, 16 cores; a GPU",
+        "versions": {"simsched": "0.1.0", "torch": "2.13.0"}, "nodes": ["GPU 0", "GPU 1"],
+        "failures": 3,
+    }  # fmt: skip
+
+
+def test_words_for_a_search_that_ran() -> None:
+    given = live()
+    rows = summarize(given)
+    assert title(given.settings, given.measured) == "MsPacman, live on 2 nodes, 3 trials"
+    assert sentence(given.settings, rows, given.measured) == (
+        "hypertrick ran on 2 nodes, 3 trials of up to 2 phases of 2\u00a0500 episodes each; starts "
+        "and checkpoints: start 5.0 s, save 5.0 s, load 45.1 ms (measured medians)."
+    )
+    (tag,) = tags(given.settings, rows, given.measured)
+    assert (tag.name, tag.mark) == ("measured", "")
+    assert tag.text == (
+        "Not a simulation: real workers trained, from 2026-11-21 on, and every time is as it was "
+        "measured (a processor, 16 cores; a GPU)."
+    )
+    free = msgspec.structs.replace(given.settings, start_s=0.0, save_s=0.0, load_s=0.0)
+    assert costs(free, given.measured) == "too short to be measured"
+    # The same settings without measurements are a simulation's.
+    assert title(given.settings) == "MsPacman on 2 nodes, 3 trials"
+    assert costs(given.settings) == "start 5 s, save 5 s, load 0.0451 s"
+
+
+def test_a_program_is_named_where_there_is_no_game() -> None:
+    program = "python train.py --lr {lr}"
+    given = live(game="", program=program)
+    assert title(given.settings, given.measured) == f"{program}, live on 2 nodes, 3 trials"
+    page = Page(report_html(given)).words()
+    assert f"Program {program}" in page
+    given = live(game="", program="python " + "x" * 100)
+    assert title(given.settings, given.measured).index(",") == PROGRAM_LENGTH
+
+
+def test_failures_and_time_that_was_up_are_told() -> None:
+    run = hand_made(censored=1)
+    lost = msgspec.structs.replace(run.trials[1], fate="lost")
+    run = msgspec.structs.replace(run, trials=(run.trials[0], lost, run.trials[2]))
+    given = live(run=run, failures=4)
+    found = tags(given.settings, summarize(given), given.measured)
+    assert [tag.name for tag in found] == ["measured", "failures", "censored"]
+    assert found[1].text.startswith("4 workers failed; ")
+    assert found[1].text.endswith(" 1 trial used up all retries and ended there (lost).")
+    assert found[2].text.startswith("1 trial had to end because the search's time was up")
+    assert found[2].mark == "†"
+    only = tags(given.settings, summarize(live()), measured(run, failures=1))
+    assert only[1].text.startswith("1 worker failed; ")
+    assert "lost)" not in only[1].text
+
+
+def test_tables_say_that_it_was_measured() -> None:
+    given = live(failures=1)
+    text = table(given)
+    assert "measured: Not a simulation: real workers trained" in text
+    assert "failures: 1 worker failed" in text
+    assert "record" not in text
+    console = Console(width=80, file=io.StringIO(), record=True)
+    console.print(summary(given))
+    shown = console.export_text()
+    assert shown.split("\n")[1].strip() == "MsPacman, live on 2 nodes, 3 trials"
+    assert max(len(line) for line in shown.split("\n")) <= 80
+
+
+@pytest.mark.usefixtures("_small_plotly")
+def test_the_page_speaks_of_measurements_and_of_nothing_simulated() -> None:
+    html = report_html(live(failures=2))
+    assert report_html(live(failures=2)) == html
+    page = Page(html)
+    words = page.words()
+    for text in (
+        "MsPacman, live on 2 nodes, 3 trials", "Scheduler hypertrick", "Nodes 2: GPU 0, GPU 1",
+        "Costs start 5.0 s, save 5.0 s, load 45.1 ms (measured medians)", "Failures 2 workers",
+        "Began 2026-11-21", "Hardware a processor, 16 cores; a GPU",
+        "Software simsched 0.1.0, torch 2.13.0", "Curves curves.parquet, 3 trials",
+        f"To search again {COMMAND}", "trial 0, after 1 m 35 s", "0.0556 node-hours",
+        "occupancy 80.0 %", "4 milestones of 3 trials", "Use of the nodes",
+    ):  # fmt: skip
+        assert text in words
+    for text in ("recordings", "replay", "Replications", "Node speeds", "Trials drawn", "simulate"):
+        assert text not in words
+    assert {"tag-measured", "tag-failures", "use"} <= set(page.ids())
+    assert "tag-recorded" not in page.ids()
+    assert [each["id"] for each in page.charts if each["id"].startswith("use")] == [
+        "use-cpu", "use-gpu", "use-memory",
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("_small_plotly")
+def test_a_simulation_has_no_use_of_nodes() -> None:
+    given = live()
+    page = Page(report_html(Comparison(given.settings, given.runs)))
+    assert not any(name.startswith("use") for name in page.ids())
+    assert "CPU use" not in page.words()
+    assert all(usage(Comparison(given.settings, given.runs), each) is None for each in MEASURES)
+
+
+@pytest.mark.usefixtures("_small_plotly")
+@pytest.mark.parametrize("given", [live(), large()], ids=["panels", "picture"])
+def test_use_stands_on_the_time_axis_of_the_schedule(given: Comparison) -> None:
+    page = Page(report_html(given))
+    linked = [chart for chart in page.charts if chart["linked"]]
+    assert len(linked) == 5  # utilization, schedule, three of use
+    assert len({tuple(chart["layout"]["xaxis"]["range"]) for chart in linked}) == 1
+    dark = json.loads(page.data)["dark"]
+    used = set(re.findall(r"#[0-9a-f]{6}", json.dumps([chart["layout"] for chart in linked])))
+    use = [chart["data"] for chart in page.charts if chart["id"].startswith("use")]
+    used |= set(re.findall(r"#[0-9a-f]{6}", json.dumps(use)))
+    assert used <= set(dark)
+
+
+@pytest.mark.usefixtures("_small_plotly")
+def test_what_was_not_sampled_has_no_chart() -> None:
+    run = hand_made()
+    for gpu, names in ((False, {"use-cpu"}), (True, {"use-cpu", "use-gpu", "use-memory"})):
+        given = live(usage=samples(2, run.wall_time_s, every_s=1.0, gpu=gpu))
+        ids = Page(report_html(given)).ids()
+        assert {name for name in ids if name.startswith("use-")} - {"use-heading"} == names
+    assert "use" not in Page(report_html(live(usage=()))).ids()
+
+
+@pytest.mark.usefixtures("_small_plotly")
+def test_texts_from_outside_are_escaped() -> None:
+    given = live(
+        game="", program=EVIL, command=EVIL, hardware=EVIL, date=EVIL, nodes=(EVIL, EVIL),
+        versions={EVIL: EVIL},
+    )  # fmt: skip
+    html = report_html(given)
+    assert "<img" not in html
+    assert html.count("<script") == 3
+    assert not any("onerror" in attrs for _, attrs in Page(html).elements)
+    names = {trace["name"] for trace in usage_of(given, "cpu").to_dict()["data"] if "name" in trace}
+    assert not any("<" in name for name in names)
+
+
+def usage_of(given: Comparison, measure: Any) -> Any:
+    figure = usage(given, measure)
+    assert figure is not None
+    return figure
+
+
+def test_each_node_has_a_panel_with_its_name_and_mean() -> None:
+    figure = usage_of(live(), "cpu")
+    said = [each.text for each in figure.layout.annotations]
+    assert said == ["<b>node 0, GPU 0</b>  mean 50 %", "<b>node 1, GPU 1</b>  mean 51 %"]
+    shown = [trace for trace in figure.data if trace.hoverinfo != "skip"]
+    assert [trace.yaxis for trace in shown] == ["y", "y2"]
+    for node, trace in enumerate(shown):
+        assert set(trace.y[:-1]) == {50.0 + node}
+        assert (trace.x[0], trace.x[-1]) == (0, 100)
+        assert trace.customdata[0] == f"{50 + node} %"
+    memory = usage_of(live(), "memory")
+    assert memory.layout.annotations[1].text == "<b>node 1, GPU 1</b>  mean 2 GB"
+    assert memory.layout.yaxis.ticktext == ("1 GB", "2 GB")
+    assert usage_of(live(), "cpu").layout.yaxis.ticktext == ("50 %", "100 %")
+
+
+def test_a_node_without_samples_says_so() -> None:
+    given = live(usage=samples(1, 100.0, every_s=1.0))
+    said = [each.text for each in usage_of(given, "gpu").layout.annotations]
+    assert said[1] == "<b>node 1, GPU 1</b>  not sampled"
+
+
+def test_time_without_samples_is_a_gap() -> None:
+    given = live(usage=samples(2, 100.0, every_s=1.0, gap=(40.0, 60.0)))
+    (trace, _) = [trace for trace in usage_of(given, "cpu").data if trace.hoverinfo != "skip"]
+    absent = [at for at, value in zip(trace.x, trace.y, strict=True) if value is None]
+    assert absent == [40.0, 100.0]
+    assert 60.0 in trace.x
+    assert not [at for at in trace.x if 40 < at < 60]
+
+
+def test_many_nodes_are_a_picture_and_very_many_are_cut() -> None:
+    assert len(usage_of(large(PANELS), "cpu").data) == 2 * PANELS
+    figure = usage_of(large(40), "gpu")
+    (cells,) = figure.data
+    assert cells.type == "heatmap"
+    assert cells.z.shape == (40, BINS)
+    assert [set(row) for row in cells.z.tolist()] == [{20.0 + node} for node in range(40)]
+    figure = usage_of(large(300, usage=samples(300, 1000.0, every_s=100.0)), "cpu")
+    assert figure.data[0].z.shape[0] == 256
+    assert "The first 256 of 300 nodes are shown" in figure.layout.title.subtitle.text
+    # A gap is left open.
+    end_s = large(20).runs[0].wall_time_s
+    gap = (0.4 * end_s, 0.6 * end_s)
+    figure = usage_of(large(20, usage=samples(20, end_s, every_s=end_s / 1000, gap=gap)), "cpu")
+    absent = np.isnan(figure.data[0].z[0])
+    assert 0.19 < absent.mean() < 0.21
+    assert absent[BINS // 2]
+
+
+def test_long_series_are_averaged_exactly() -> None:
+    given = live(usage=samples(2, 100.0, every_s=0.01))
+    figure = usage_of(given, "cpu")
+    assert all(len(trace.x) <= BINS + 3 for trace in figure.data)
+    assert figure.layout.annotations[0].text.endswith("mean 50 %")
+
+
+@pytest.mark.usefixtures("_small_plotly")
+def test_many_nodes_are_not_all_named_in_the_settings() -> None:
+    words = Page(report_html(large(40))).words()
+    assert f"GPU {NODES_NAMED - 1}, …" in words
+    assert f"GPU {NODES_NAMED}," not in words
+
+
+SAMPLES = st.lists(
+    st.tuples(st.floats(0.01, 20), st.floats(0, 5), st.floats(0, 100)), min_size=1, max_size=40
+)
+
+
+@given(SAMPLES, st.integers(1, 50))
+def test_averages_keep_the_integral_over_what_was_sampled(
+    drawn: list[tuple[float, float, float]], bins: int
+) -> None:
+    length_s, gap_s, value = (np.array(each) for each in zip(*drawn, strict=True))
+    to_s = (length_s + gap_s).cumsum()
+    use = Use(to_s - length_s, to_s, value)
+    end_s = float(to_s[-1])
+    averaged = use.averaged(end_s, bins)
+    assert averaged.value.min() >= value.min() - 1e-6
+    assert averaged.value.max() <= value.max() + 1e-6
+    assert len(averaged.value) <= bins
+    if bins == 1:
+        assert averaged.mean == pytest.approx(use.mean, abs=1e-6)
+    # A bin knows what was sampled in it, and nothing else.
+    for from_s, until_s, mean in zip(*averaged, strict=True):
+        inside_s = np.clip(np.minimum(use.to_s, until_s) - np.maximum(use.from_s, from_s), 0, None)
+        assert mean == pytest.approx((inside_s * value).sum() / inside_s.sum(), abs=1e-4)
+
+
+def test_samples_are_put_in_order_and_end_with_the_search() -> None:
+    run = hand_made()
+    raw = (
+        Usage(at_s=30.0, node=0, over_s=10.0, cpu_percent=3.0),
+        Usage(at_s=10.0, node=0, over_s=12.0, cpu_percent=1.0),  # from before the start
+        Usage(at_s=20.0, node=1, over_s=10.0, cpu_percent=9.0),
+        Usage(at_s=25.0, node=0, over_s=10.0, cpu_percent=None),
+        Usage(at_s=35.0, node=0, over_s=10.0, cpu_percent=4.0),  # overlaps by 5 s
+        Usage(at_s=105.0, node=0, over_s=10.0, cpu_percent=5.0),  # half after the end
+        Usage(at_s=115.0, node=0, over_s=10.0, cpu_percent=6.0),
+    )
+    use = use_of(measured(run, usage=raw), 0, "cpu", 100.0)
+    assert use.from_s.tolist() == [0.0, 20.0, 30.0, 95.0]
+    assert use.to_s.tolist() == [10.0, 30.0, 35.0, 100.0]
+    assert use.value.tolist() == [1.0, 3.0, 4.0, 5.0]
+    assert use.mean == pytest.approx((10 + 30 + 20 + 25) / 30)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0 B"), (950, "950 B"), (12_345_678, "12.3 MB"), (1.3e9, "1.30 GB"), (2e9, "2 GB"),
+     (999_600, "1.00 MB"), (1.4e11, "140 GB")],
+)  # fmt: skip
+def test_bytes(value: float, text: str) -> None:
+    assert bytes_of(value) == text
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(
+    CHROMIUM is None and not os.environ.get("SIMSCHED_REQUIRE_BROWSER"),
+    reason="no Chromium on this machine",
+)
+@pytest.mark.parametrize("nodes", [2, 40])
+def test_a_live_report_in_a_browser(browser: Browser, tmp_path: Path, nodes: int) -> None:
+    write_report(live() if nodes == 2 else large(nodes), tmp_path / "live.html")
+    it = opened(browser, tmp_path / "live.html", scheme="dark")
+    drawn = it.page.evaluate(DRAWN)
+    assert {"use-cpu", "use-gpu", "use-memory"} <= {name for name, _, _ in drawn}
+    assert [each for each in drawn if not each[1] or each[2] < 1] == []
+    # The use of the nodes is zoomed with the schedule.
+    it.page.evaluate("Plotly.relayout('gantt-0-0', {'xaxis.range[0]': 5, 'xaxis.range[1]': 9})")
+    ranges = "['use-cpu', 'use-memory'].map((id) => document.getElementById(id).layout.xaxis.range)"
+    it.until(f"JSON.stringify({ranges}) === '[[5,9],[5,9]]'")
+    wide = it.page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= 1280
+    assert it.complaints == []
