@@ -110,7 +110,11 @@ def _loop(
 ) -> bool:
     """Train until the trial is over; False if it was stopped, and saved, before."""
     with ExitStack() as stack:
-        scalars = stack.enter_context(_Scalars(job, worker)) if job.tensorboard else None
+        scalars = None
+        if job.tensorboard is not None:
+            from simsched.live.ga3c.scalars import WorkerScalars
+
+            scalars = stack.enter_context(WorkerScalars(job.tensorboard, worker))
         report(_progress(worker, recent))
         saved_steps, reported_s = worker.steps, time.monotonic()
         while worker.steps < job.steps and worker.diverged is None:
@@ -148,36 +152,6 @@ def _log_to(path: Path) -> Iterator[None]:
         logger.setLevel(level)
         logger.removeHandler(handler)
         handler.close()
-
-
-class _Scalars:
-    """Writes a worker's scalars to TensorBoard every few seconds, and at the end."""
-
-    def __init__(self, job: Job, worker: "Worker") -> None:
-        from simsched.live.ga3c.scalars import EVERY_S, Scalars, TensorBoard
-
-        assert job.tensorboard is not None  # noqa: S101 - told to the type checker
-        self._worker = worker
-        self._board = TensorBoard(job.tensorboard)
-        self._scalars = Scalars(worker.monitor)
-        self._every_s = EVERY_S
-        self._written_s = time.monotonic()
-
-    def write_now_and_then(self) -> None:
-        if time.monotonic() - self._written_s >= self._every_s:
-            self._write()
-
-    def _write(self) -> None:
-        self._written_s = time.monotonic()
-        values = {**self._scalars.read(), **self._worker.part_counts()}
-        self._board.write(values, self._worker.steps)
-
-    def __enter__(self) -> "_Scalars":
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        self._write()
-        self._board.__exit__(None, None, None)
 
 
 def _resume(job: Job, lines: list[Line]) -> "Worker":

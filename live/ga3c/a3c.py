@@ -10,8 +10,6 @@ import math
 import multiprocessing
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -33,6 +31,7 @@ from simsched.live.ga3c.a3c_process import (
 )
 from simsched.live.ga3c.learner import Learner
 from simsched.live.ga3c.monitor import Monitor
+from simsched.live.ga3c.pausing import Pausable, Stopwatch
 from simsched.live.ga3c.turns import Ended
 
 WAIT_S = 0.1
@@ -54,7 +53,7 @@ class _Member:
     """Up to when it has reported what it did, in the engine's seconds."""
 
 
-class A3CEngine:
+class A3CEngine(Pausable):
     """Runs a process for each agent. Nothing of it can be repeated: their order is by chance.
 
     Statistics come in reports, four a second from each process, so episodes are given out up to
@@ -93,8 +92,7 @@ class A3CEngine:
         self._acting = False
         self._shared = share(learner, self._settings.agents, start_steps)
         self._counts = self._shared.counts.numpy()
-        self._end_s: float | None = None
-        self._start_s = time.monotonic()
+        self._watch = Stopwatch()
         try:
             for agent in range(self._settings.agents):
                 self._members.append(self._start(agent, seed_key))
@@ -103,8 +101,8 @@ class A3CEngine:
         except BaseException:
             self.close()
             raise
-        self._start_s = time.monotonic()
-        self._go()
+        self._watch = Stopwatch()
+        self._move()
 
     @property
     def steps(self) -> int:
@@ -113,8 +111,11 @@ class A3CEngine:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the processes began to act, until the engine failed or was closed."""
-        return (self._end_s or time.monotonic()) - self._start_s
+        """Seconds since the processes began to act, less those of standing still.
+
+        They end when the engine fails or is closed.
+        """
+        return self._watch.seconds
 
     def advance(self) -> None:
         """Pass on changed settings, and listen for a moment.
@@ -125,14 +126,11 @@ class A3CEngine:
                 others stand still from then on.
         """
         self._raise_failure()
-        settings = self._learner.knobs.settings
-        if settings is not self._settings:
-            self._settings = settings
-            self._tell(settings)
+        self._tell_settings()
         self._listen(WAIT_S)
         self._count_updates()
         if self._failure is not None:
-            self._hold(PATIENCE_S)
+            self._halt(PATIENCE_S)
             self._raise_failure()
 
     def take_ended(self) -> list[Ended]:
@@ -140,7 +138,7 @@ class A3CEngine:
 
         Those that a slower report could still precede wait for the next call.
         """
-        over = self._failure is not None or not self._members
+        over = self._failure is not None or all(member.held for member in self._members)
         horizon = math.inf if over else min(member.heard_s for member in self._members)
         self._ended.sort(key=lambda ended: ended.seconds)
         taken = [ended for ended in self._ended if ended.seconds <= horizon]
@@ -151,19 +149,19 @@ class A3CEngine:
             taken[k] = ended._replace(steps=self._given_steps)
         return taken
 
-    @contextmanager
-    def still(self) -> Iterator[dict[str, Any]]:
-        """Hold all processes still between two segments.
+    def _stand(self) -> None:
+        self._halt()
+        self._watch.stop()
 
-        Gives no random states, `{"groups": []}`: A3C cannot be repeated, so there is nothing to
-        go on with. A restored trial draws anew, keyed by its steps.
+    def _random_states(self) -> dict[str, Any]:
+        """Nothing: A3C cannot be repeated, so there is nothing to go on with.
+
+        A restored trial draws anew, keyed by its steps.
         """
-        self._hold()
-        try:
-            yield {"groups": []}
-        finally:
-            if self._failure is None:
-                self._go()
+        return {"groups": []}
+
+    def forget(self, version: int) -> None:
+        """Do nothing: a process that stands still has trained on all that it played."""
 
     def close(self) -> None:
         """End every process: let it finish its segment if it is at one, then kill it.
@@ -171,8 +169,8 @@ class A3CEngine:
         Raises:
             LiveError: one is there even after that; it is named.
         """
-        self._hold(PATIENCE_S)
-        self._stop_clock()
+        self._halt(PATIENCE_S)
+        self._watch.stop()
         members, self._members = self._members, []
         for member in members:
             member.connection.close()
@@ -205,13 +203,23 @@ class A3CEngine:
             except OSError:
                 continue  # it has ended; listening tells why
 
-    def _go(self) -> None:
+    def _tell_settings(self) -> None:
+        settings = self._learner.knobs.settings
+        if settings is not self._settings:
+            self._settings = settings
+            self._tell(settings)
+
+    def _move(self) -> None:
+        if self._failure is not None:
+            return
         for member in self._members:
             member.held = False
         self._acting = True
-        self._tell(Go(self._start_s))
+        self._tell_settings()
+        self._watch.go()
+        self._tell(Go(self._watch.start_s))
 
-    def _hold(self, patience_s: float = math.inf) -> None:
+    def _halt(self, patience_s: float = math.inf) -> None:
         """Have every process report and stand still; returns when all do, or out of patience."""
         if self._acting:
             self._acting = False
@@ -219,7 +227,7 @@ class A3CEngine:
             self._listen_until_held(patience_s)
         self._count_updates()
         if self._failure is not None:
-            self._stop_clock()  # now that everything that happened before has been reported
+            self._watch.stop()  # now that everything that happened before has been reported
 
     def _listen_until_held(self, patience_s: float = math.inf) -> None:
         deadline = time.monotonic() + patience_s
@@ -273,9 +281,6 @@ class A3CEngine:
 
     def _count_updates(self) -> None:
         self._learner.updates = int(self._counts[:, UPDATES].sum())
-
-    def _stop_clock(self) -> None:
-        self._end_s = self._end_s or time.monotonic()
 
 
 def _bury(member: _Member) -> None:

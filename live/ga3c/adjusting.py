@@ -1,7 +1,6 @@
 """The thread that measures windows and lets a strategy change the parts."""
 
 import logging
-import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -13,6 +12,9 @@ from simsched.live.ga3c.queues import Closed
 SETTLE = 0.2
 """Share of each window that passes before the count begins: the parts' change takes a while."""
 
+LEAST_WAIT_S = 0.01
+"""So that waiting for a clock that stands does not keep a core busy."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -21,6 +23,11 @@ class Adjustable(Protocol):
 
     crew: Crew
     monitor: Monitor
+
+    @property
+    def seconds(self) -> float:
+        """Training seconds; they do not pass while it stands still."""
+        ...
 
     def use(self, parts: Parts) -> None:
         """Change how many parts are active."""
@@ -42,18 +49,20 @@ def adjust_loop(
     """
 
     def wait(seconds: float) -> None:
-        if engine.crew.stopping.wait(seconds):
-            raise Closed
+        end = engine.seconds + seconds
+        while (left := end - engine.seconds) > 0:
+            if engine.crew.stopping.wait(max(left, LEAST_WAIT_S)):
+                raise Closed
 
     def loop() -> None:
         wait(after_s)
         engine.use(strategy.parts)
         while True:
             wait(every_s * SETTLE)
-            before, start = engine.monitor.totals().samples, time.monotonic()
+            before, start = engine.monitor.totals().samples, engine.seconds
             wait(every_s * (1 - SETTLE))
             samples = engine.monitor.totals().samples - before
-            parts = strategy.next(samples / (time.monotonic() - start))
+            parts = strategy.next(samples / (engine.seconds - start))
             _log.info("adjustment, %s", strategy.decisions[-1])
             engine.use(parts)
 

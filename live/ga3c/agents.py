@@ -88,9 +88,8 @@ class AgentGroup:
         n = environments.size
         reset_seeds = np.random.default_rng(seeds.spawn(1)[0]).integers(0, 2**31 - 1, size=n)
         self.observations = environments.reset(reset_seeds.tolist())
-        self._segments = [Segment() for _ in range(n)]
-        t_max = knobs.settings.t_max
-        self._limits = [max(1, t_max * (k + 1) // n) if stagger else t_max for k in range(n)]
+        self._stagger = stagger
+        self.drop_segments()
         self._returns = np.zeros(n)
         self._lengths = np.zeros(n, dtype=np.int64)
 
@@ -169,9 +168,10 @@ class AgentGroup:
         return finished, episodes
 
     def drop_segments(self) -> None:
-        """Forget the segments under way: what they saw is too old to be trained on."""
-        for agent in range(self.environments.size):
-            self._start_segment(agent)
+        """Start all segments anew: what those under way saw is too old to be trained on."""
+        n, t_max = self.environments.size, self._knobs.settings.t_max
+        self._segments = [Segment() for _ in range(n)]
+        self._limits = [max(1, t_max * (k + 1) // n) if self._stagger else t_max for k in range(n)]
 
     def _start_segment(self, agent: int) -> None:
         self._segments[agent] = Segment()

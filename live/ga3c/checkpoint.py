@@ -1,11 +1,13 @@
 """Checkpoints: all that training needs, in one file that cannot run code when it is read.
 
-`network` (weights by name), `optimizer`, `updates`, `seconds`, `steps`, `episodes` and `random`
-(states of the agents' generators). Not in it: the episodes in flight, because ale-py's vectorised
-emulators expose no state, and samples that had not been trained on yet.
+`network` (weights by name), `optimizer`, `updates`, `seconds`, `steps`, `episodes`, `random`
+(states of the agents' generators) and `settings`, by which it can be played. Not in it: the
+episodes in flight, because ale-py's vectorised emulators expose no state, and samples that had
+not been trained on yet.
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import numpy as np
 import torch
 
 from simsched.live.errors import LiveError
-from simsched.live.ga3c.learner import Learner
+from simsched.live.ga3c.settings import Settings, settings_from
 
 KEYS = {"network", "optimizer", "updates", "seconds", "steps", "episodes", "random"}
 
@@ -28,8 +30,18 @@ def write_checkpoint(path: Path, state: dict[str, Any]) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+        sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the disk has a folder's names: a new file is durable only then."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
@@ -52,6 +64,21 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     return state
 
 
+def settings_in(state: dict[str, Any], path: Path) -> Settings | None:
+    """Return the settings that a checkpoint was trained with; None if it does not say.
+
+    Raises:
+        LiveError: what it says cannot be settings.
+    """
+    fields = state.get("settings")
+    if fields is None:
+        return None
+    try:
+        return settings_from(fields)
+    except (LiveError, TypeError) as error:
+        raise LiveError(f"{path}: not a checkpoint: {error}") from error
+
+
 class _Counters(msgspec.Struct):
     """The parts of a checkpoint that are neither weights nor optimizer."""
 
@@ -65,8 +92,13 @@ class _Random(msgspec.Struct):
     groups: list[dict[str, Any]]
 
 
-def restore(learner: Learner, state: dict[str, Any], path: Path) -> None:
-    """Put a checkpoint's weights and optimizer into a learner, if all of it fits.
+def restore(take: Callable[[dict[str, Any]], object], state: dict[str, Any], path: Path) -> None:
+    """Have a learner take a checkpoint's weights and optimizer, if all of it fits.
+
+    Args:
+        take: the learner's `restore` or `adopt`.
+        state: what the checkpoint holds.
+        path: where it was read.
 
     Raises:
         LiveError: they do not fit.
@@ -74,7 +106,7 @@ def restore(learner: Learner, state: dict[str, Any], path: Path) -> None:
     try:
         for random_state in state["random"]["groups"]:
             np.random.PCG64().state = random_state  # would it be taken?
-        learner.restore(state)
+        take(state)
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise LiveError(f"{path}: the checkpoint does not fit this trial: {reason}") from error

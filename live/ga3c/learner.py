@@ -92,5 +92,25 @@ class Learner:
             raise ValueError(f"the optimizer's state is not that of {kind}")
         with self.lock:
             self.network.load_state_dict(state["network"])
-            self.optimizer.load_state_dict(state["optimizer"])
+            self._restore_optimizer(state["optimizer"])
             self.updates = int(state["updates"])
+
+    def _restore_optimizer(self, state: dict[str, Any]) -> None:
+        """Take over statistics and the schedule's learning rate; all else is as in the settings."""
+        own = self.optimizer.param_groups[0]
+        kept = {name: own[name] for name in own if name not in ("params", "lr")}
+        before = dict(self.optimizer.state.get(self._vector, {}))
+        self.optimizer.load_state_dict(state)
+        self.optimizer.param_groups[0].update(kept)
+        after = self.optimizer.state.get(self._vector, {})
+        for name in before.keys() & after.keys():  # in place: other processes may share them
+            after[name] = before[name].copy_(after[name])
+
+    def adopt(self, state: dict[str, Any]) -> None:
+        """Take over a donor's weights and optimizer, as one more update of this network.
+
+        KeyError, RuntimeError or ValueError if they do not fit.
+        """
+        own = self.updates
+        self.restore(state)
+        self.updates = own + 1

@@ -10,17 +10,16 @@ acts, another's predictions are made and a trainer learns.
 """
 
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from simsched.live.ga3c.adjust import Parts, Strategy
 from simsched.live.ga3c.adjusting import adjust_loop
 from simsched.live.ga3c.agents import AgentGroup, Segment
-from simsched.live.ga3c.batches import Batcher
+from simsched.live.ga3c.batches import Batcher, Sample
 from simsched.live.ga3c.crew import Crew
 from simsched.live.ga3c.monitor import Monitor
+from simsched.live.ga3c.pausing import Gate, Pausable, Stopwatch
 from simsched.live.ga3c.predictor import NetworkPredictor, answer_requests
 from simsched.live.ga3c.queues import BoundedQueue, Closed, QueuedPredictor, Request
 from simsched.live.ga3c.settings import Settings
@@ -31,7 +30,7 @@ WAIT_S = 0.1
 """How long `advance` waits for an episode to end."""
 
 
-class OverlappedEngine:
+class OverlappedEngine(Pausable):
     """Runs every part in threads of its own; how many of them are active can change."""
 
     def __init__(
@@ -64,14 +63,15 @@ class OverlappedEngine:
         self._predictions = BoundedQueue[Request](settings.prediction_queue, len)
         self._training = BoundedQueue[Segment](settings.training_queue, len)
         self._groups = groups
-        self._group_locks = [threading.Lock() for _ in groups]
+        self._acting, self._learning = Gate(), Gate()
+        self._oldest = 0
+        """Experience of an older version of the network is not trained on."""
         self._asked = [QueuedPredictor(self._predictions) for _ in groups]
         self._batcher = batcher
         self._collecting = threading.Lock()
         self._changed = threading.Condition()
         self._ended: list[Ended] = []
-        self._start_s = time.monotonic()
-        self._end_s: float | None = None
+        self._watch = Stopwatch()
         self.parts = Parts(
             settings.groups, settings.predictors, settings.trainers, settings.training_queue
         )
@@ -89,8 +89,8 @@ class OverlappedEngine:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the engine started, until it was closed."""
-        return (self._end_s or time.monotonic()) - self._start_s
+        """Seconds since the engine started, until it was closed, less those of standing still."""
+        return self._watch.seconds
 
     def use(self, parts: Parts) -> None:
         """Change how many parts are active, and the training queue's bound; the rest wait."""
@@ -112,29 +112,44 @@ class OverlappedEngine:
             ended, self._ended = self._ended, []
             return ended
 
-    @contextmanager
-    def still(self) -> Iterator[dict[str, Any]]:
-        """Hold all groups still between two steps; gives their random states."""
-        with ExitStack() as held:
-            for lock in self._group_locks:
-                held.enter_context(lock)
-            state: dict[str, Any] = {
-                "groups": [group.random.bit_generator.state for group in self._groups]
-            }
-            if self.strategy is not None:
-                state["adjust"] = self.strategy.snapshot()
-            yield state
+    def _stand(self) -> None:
+        """Halt the agents first: until they stand, they may wait for the trainers."""
+        self._acting.shut()
+        self._learning.shut()
+        self._watch.stop()
+
+    def _move(self) -> None:
+        if not self.crew.stopping.is_set():
+            self._watch.go()
+        self._learning.open()
+        self._acting.open()
+
+    def _random_states(self) -> dict[str, Any]:
+        state: dict[str, Any] = {
+            "groups": [group.random.bit_generator.state for group in self._groups]
+        }
+        if self.strategy is not None:
+            state["adjust"] = self.strategy.snapshot()
+        return state
+
+    def forget(self, version: int) -> None:
+        """Drop the agents' segments; what waits further on is passed over when its turn comes."""
+        for group in self._groups:
+            group.drop_segments()
+        self._oldest = version
 
     def close(self) -> None:
         """End every thread, release the environments."""
         try:
             self.crew.join()
         finally:
-            self._end_s = self._end_s or time.monotonic()
+            self._watch.stop()
             for group in self._groups:
                 group.environments.close()
 
     def _release(self) -> None:
+        self._acting.close()
+        self._learning.close()
         self._predictions.close()
         self._training.close()
         for asked in self._asked:
@@ -158,7 +173,7 @@ class OverlappedEngine:
             while not self.crew.stopping.is_set():
                 if self._wait_for_turn(k, lambda parts: parts.groups):
                     group.drop_segments()
-                with self._group_locks[k]:
+                with self._acting:
                     segments, episodes = group.step(self._asked[k])
                     size = group.environments.size
                     with self._changed:
@@ -191,6 +206,14 @@ class OverlappedEngine:
                     while missing := self._batcher.missing:
                         self._batcher.add(self._training.take(missing))
                     batch = self._batcher.take()
-                self.monitor.trained(trainer.update(batch, self._start_steps + self.steps))
+                with self._learning:
+                    if _version(batch) >= self._oldest:
+                        steps = self._start_steps + self.steps
+                        self.monitor.trained(trainer.update(batch, steps))
 
         return loop
+
+
+def _version(batch: list[Sample] | list[Segment]) -> int:
+    """Return the oldest version of the network that acted out part of a batch."""
+    return min(e.version if isinstance(e, Sample) else e.versions[0] for e in batch)

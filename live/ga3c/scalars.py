@@ -3,10 +3,13 @@
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from simsched.live.errors import LiveError
 from simsched.live.ga3c.monitor import Monitor, rates
+
+if TYPE_CHECKING:
+    from simsched.live.ga3c.worker import Worker
 
 EVERY_S = 5.0
 """How often scalars are written."""
@@ -38,8 +41,12 @@ class TensorBoard:
     score and length; `adjust/…` the parts that are active, where they are adjusted.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, steps: int = 0) -> None:
         """Open a folder; earlier event files in it stay.
+
+        Args:
+            folder: made if it is not there.
+            steps: the trial's, if it goes on: what was written of later ones is not shown.
 
         Raises:
             LiveError: the package tensorboard is not installed.
@@ -50,7 +57,7 @@ class TensorBoard:
             raise LiveError(
                 "tensorboard is not installed, --tensorboard needs it: pip install 'simsched[live]'"
             ) from error
-        self._writer: Any = SummaryWriter(str(folder))
+        self._writer: Any = SummaryWriter(str(folder), purge_step=steps or None)
 
     def write(self, scalars: dict[str, float], steps: int) -> None:
         """Write scalars as those after so many agent steps."""
@@ -68,3 +75,36 @@ class TensorBoard:
         traceback: TracebackType | None,
     ) -> None:
         self._writer.close()
+
+
+class WorkerScalars:
+    """Writes a worker's scalars every few seconds, and at the end."""
+
+    def __init__(self, folder: Path, worker: "Worker") -> None:
+        self._worker = worker
+        self._board = TensorBoard(folder, worker.steps)
+        self._scalars = Scalars(worker.monitor)
+        self._written_s = time.monotonic()
+
+    def write_now_and_then(self) -> None:
+        """Write, if the last time is a while ago."""
+        if time.monotonic() - self._written_s >= EVERY_S:
+            self._write()
+
+    def _write(self) -> None:
+        self._written_s = time.monotonic()
+        values = {**self._scalars.read(), **self._worker.part_counts()}
+        self._board.write(values, self._worker.steps)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Write for the last time and close the file."""
+        self._write()
+        self._board.__exit__(kind, error, traceback)

@@ -5,6 +5,7 @@ The defaults are those of the published GA3C (Babaeizadeh et al., ICLR 2017, and
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -168,6 +169,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 f"predictors: {self.predictors} is more than the {self.groups} groups; more can "
                 "only idle, so they cannot be adjusted"
             )
+
+
+def settings_from(fields: Mapping[str, Any]) -> Settings:
+    """Return the settings with these names and values, as a file or a message has them.
+
+    Raises:
+        LiveError: no such setting, or a value that is not of its kind or cannot work.
+    """
+    known = list(Settings.__struct_fields__)
+    for name in fields:
+        if name not in known:
+            raise LiveError(f"{name}: is no setting of GA3C{nearest(str(name), known)}")
+    try:
+        return msgspec.convert(dict(fields), Settings)
+    except msgspec.ValidationError as error:  # what Settings itself refuses comes so, too
+        reason, _, name = str(error).partition(" - at `$.")
+        raise LiveError(f"{name.rstrip('`')}: {reason}" if name else reason) from error
 
 
 _LEAST = {

@@ -1,13 +1,14 @@
 """Engines in one thread: agents act, the trainer learns, by turns. They can be repeated."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 from simsched.live.ga3c.agents import AgentGroup, Episode, Predictor, Segment
 from simsched.live.ga3c.batches import Batcher, Sample
 from simsched.live.ga3c.knobs import Knobs
 from simsched.live.ga3c.monitor import Monitor
+from simsched.live.ga3c.pausing import Pausable
 from simsched.live.ga3c.trainer import Trainer
 
 
@@ -47,8 +48,24 @@ class Engine(Protocol):
         """Return the episodes that ended since the last call, in order."""
         ...
 
+    def hold(self) -> None:
+        """Stand still, every part between two steps, and stop the clock, until `go`."""
+        ...
+
+    def go(self) -> None:
+        """Go on where `hold` stopped."""
+        ...
+
     def still(self) -> AbstractContextManager[dict[str, Any]]:
-        """Hold all agents still between two steps; gives their random states."""
+        """Stand still for the block, or go on doing so; gives the agents' random states."""
+        ...
+
+    def forget(self, version: int) -> None:
+        """Drop the experience that was not trained on yet; the engine must stand still.
+
+        Args:
+            version: updates of the network now; what older weights acted out is dropped.
+        """
         ...
 
     def close(self) -> None:
@@ -56,7 +73,7 @@ class Engine(Protocol):
         ...
 
 
-class TurnsEngine:
+class TurnsEngine(Pausable):
     """GA3C by turns: a step of every agent, then the updates that are due.
 
     A segment outlives updates made while it grew, so part of it was acted out by older weights:
@@ -128,9 +145,15 @@ class TurnsEngine:
         self._ended.clear()
         return ended
 
-    def still(self) -> AbstractContextManager[dict[str, Any]]:
-        """Nothing moves between two calls of `advance`; gives the agents' random state."""
-        return nullcontext({"groups": [self._group.random.bit_generator.state]})
+    def _random_states(self) -> dict[str, Any]:
+        """Nothing moves between two calls of `advance`."""
+        return {"groups": [self._group.random.bit_generator.state]}
+
+    def forget(self, version: int) -> None:
+        """Drop all experience: by turns, none of it is of the present version."""
+        del version
+        self._group.drop_segments()
+        self._batcher = Batcher(self._knobs)
 
     def close(self) -> None:
         """Release the environments."""
@@ -146,6 +169,11 @@ class A2CEngine(TurnsEngine):
 
     _rollout = 0
     _length = 0
+
+    def forget(self, version: int) -> None:
+        """Drop all experience, and begin a rollout of t_max steps."""
+        super().forget(version)
+        self._rollout = 0
 
     def _turn(self) -> None:
         prediction = self._predictor.predict(self._group.observations)

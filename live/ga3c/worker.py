@@ -1,5 +1,6 @@
 """A GA3C worker: trains one trial, step by step, and can be saved and restored."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,6 +41,15 @@ class Row(NamedTuple):
     score: float
 
 
+class Counters(NamedTuple):
+    """How far a trial is."""
+
+    seconds: float = 0.0
+    """Training seconds."""
+    steps: int = 0
+    episodes: int = 0
+
+
 class Worker:
     """Trains one trial: agents act, predictors answer them, trainers learn.
 
@@ -52,6 +62,7 @@ class Worker:
         settings: Settings,
         checkpoint: Path | None = None,
         *,
+        own: Counters | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         """Construct environments and network, or restore them from a checkpoint.
@@ -59,6 +70,8 @@ class Worker:
         Args:
             settings: what to train and how.
             checkpoint: what `save` wrote, of a worker for the same game and network.
+            own: the trial's own counters, where the checkpoint is another trial's or none: only
+                weights and optimizer are then taken from it.
             clock: measures training seconds of engines in one thread: `time.monotonic`, the
                 default, or `time.process_time`, which other programs on the core cannot slow.
 
@@ -78,8 +91,9 @@ class Worker:
         self.monitor = Monitor()
         self.diverged: str | None = None
         self._engine: Engine | None = None
-        self._base_seconds, self._base_steps = 0.0, 0
-        self.episodes = 0
+        self.load_s = 0.0
+        """Seconds that reading the checkpoint took."""
+        self._base_seconds, self._base_steps, self.episodes = own or Counters()
         try:
             key = (settings.seed, settings.trial)
             network = build(
@@ -93,7 +107,7 @@ class Worker:
             self._learner = Learner(network, self._knobs)
             random_states: dict[str, Any] = {}
             if checkpoint is not None:
-                random_states = self._restore(checkpoint)
+                random_states = self._restore(checkpoint, own)
             self._engine = make_engine(
                 Assembly(
                     settings,
@@ -139,6 +153,11 @@ class Worker:
         return self._base_seconds + self.engine.seconds
 
     @property
+    def counters(self) -> Counters:
+        """How far the trial is, as rows tell it: `episodes` are those that were told."""
+        return Counters(round(self.seconds, 6), self.steps, self.episodes)
+
+    @property
     def updates(self) -> int:
         """Updates of the network."""
         return self._learner.updates
@@ -172,6 +191,18 @@ class Worker:
         self.engine.close()
         return self._rows()
 
+    def hold(self) -> list[Row]:
+        """Stand still until `go`: nothing acts or learns, and no training second passes.
+
+        Returns a row for each episode that ended on the way to the halt.
+        """
+        self.engine.hold()
+        return self._rows()
+
+    def go(self) -> None:
+        """Go on where `hold` stopped, at once."""
+        self.engine.go()
+
     def _rows(self) -> list[Row]:
         rows = []
         for ended in self.engine.take_ended():
@@ -189,6 +220,22 @@ class Worker:
         """
         self._knobs.change(**changes)
 
+    def adopt(self, path: Path, **changes: Any) -> None:
+        """Take weights and optimizer of another trial's checkpoint, and change hyperparameters.
+
+        Counters, random states and the episodes under way stay the trial's own; experience that
+        the old weights gathered is dropped. The worker must be held.
+
+        Raises:
+            LiveError: the checkpoint does not fit, or `change` would raise it.
+        """
+        start = time.monotonic()
+        state = read_checkpoint(path)
+        self._knobs.change(**changes)
+        restore(self._learner.adopt, state, path)
+        self.engine.forget(self._learner.updates)
+        self.load_s = time.monotonic() - start
+
     def check_finite(self) -> None:
         """Set `diverged` if a parameter is NaN or infinite."""
         try:
@@ -205,22 +252,24 @@ class Worker:
         if self.diverged is not None:
             return False
         with self.engine.still() as random_states:
-            counters = {
-                "seconds": self.seconds,
-                "steps": self.steps,
-                "episodes": self.episodes,
-            }
+            counters = {**self.counters._asdict(), "seconds": self.seconds}
             state = self._learner.state()
         for name, tensor in state["network"].items():
             if not bool(torch.isfinite(tensor).all()):  # it became so after the check
                 self.diverged = f"parameter {name} is not finite"
                 return False
-        write_checkpoint(path, {**state, **counters, "random": random_states})
+        settings = msgspec.to_builtins(self.settings)
+        write_checkpoint(path, {**state, **counters, "random": random_states, "settings": settings})
         return True
 
-    def _restore(self, path: Path) -> dict[str, Any]:
+    def _restore(self, path: Path, own: Counters | None) -> dict[str, Any]:
+        """Take over a checkpoint; returns its random states, none of which are a donor's."""
+        start = time.monotonic()
         state = read_checkpoint(path)
-        restore(self._learner, state, path)
+        restore(self._learner.restore, state, path)
+        self.load_s = time.monotonic() - start
+        if own is not None:
+            return {}
         self._base_seconds = state["seconds"]
         self._base_steps = state["steps"]
         self.episodes = state["episodes"]
