@@ -49,7 +49,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def resume_command(self) -> str:
         """What goes on with it."""
-        return f"simsched live --resume {self.folder}"
+        return f"simsched live --resume {shlex.quote(str(self.folder))}"
 
 
 def finish(

@@ -23,7 +23,7 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN_BY_CI_ITSELF = ("./dev test", "./dev check", "./dev long")
 SET_UP = ("git clone", "cd ", "pip install", "python3 -m venv")
-NEEDS_TORCH = ("simsched record", "simsched train")
+NEEDS_TORCH = ("simsched live", "simsched record", "simsched train")
 
 
 def split(block: str) -> list[tuple[str, str]]:

@@ -218,13 +218,14 @@ def test_curves_that_are_not_there(
             ["simulat"],
             (
                 "there is no command 'simulat' (did you mean 'simulate'?); "
-                "there are: simulate, schedulers, traces, train, record (see simsched --help)"
+                "there are: simulate, live, schedulers, traces, train, record, nodes, replay, play "
+                "(see simsched --help)"
             ),
         ),
         (["SCHEDULERS"], "there is no command 'SCHEDULERS' (did you mean 'schedulers'?)"),
         (
             ["zzz"],
-            "there is no command 'zzz'; there are: simulate, schedulers, traces, train, record",
+            "there is no command 'zzz'; there are: simulate, live, schedulers, traces, train, record",
         ),
         (["--zzz"], "No such option"),
         (["simulate", "--nods", "3"], "No such option"),

@@ -233,7 +233,7 @@ def test_a_file_that_is_no_checkpoint_is_refused_in_one_line(tmp_path: Path) -> 
         torch.save(content, path)
         assert refused(path).startswith("not a")
     state = read_checkpoint(tmp_path / "whole.pt")
-    for missing in sorted(state):
+    for missing in sorted(set(state) - {"settings"}):
         torch.save({key: value for key, value in state.items() if key != missing}, path)
         assert refused(path) == f"not a checkpoint, {missing!r} is missing"
 
