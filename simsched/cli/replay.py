@@ -21,9 +21,6 @@ Examples:
   simsched replay runs/live-1 --out replayed
   simsched replay runs/live-1 --scheduler hyperband:eta=3 --scheduler asha
   simsched replay runs/live-1 --nodes 1,4,8 --json replay.json
-
-Exit codes: 0, all decisions and scores are those of the journal; 1, some are
-not; 2, the run cannot be replayed.
 """
 )
 @click.argument("run")
@@ -63,6 +60,8 @@ def replay(
     RUN is the folder of `simsched live`. Its journal is fed to a fresh scheduler,
     which must decide the same. Then the run is simulated from its own curves, at
     the costs that were measured in it, and both are shown side by side.
+
+    Exits with 1 if a decision or a score is not the journal's.
     """
     from simsched.cli.replay_text import replayed_text
 

@@ -99,13 +99,11 @@ def _apart(place: Place) -> Place:
 
 
 def _others(whole: Comparison, others: list[Place], notes: list[str]) -> tuple[str, str, str]:
-    intro = " ".join(
-        [
-            "The run as it was predicted, and what others would have done with its curves, at the "
-            "mean of each cost.",
-            *(f"{note[0].upper()}{escape(note[1:])}." for note in notes),
-        ]
+    intro = (
+        "The run as it was predicted, and what others would have done with its curves, at the mean "
+        "of each cost."
     )
+    intro += "".join(f" {note[0].upper()}{escape(note[1:])}." for note in notes)
     charts = "".join(parts.chart(chart) for place in others for chart in place.gantts)
     content = f'<div class="stack">{parts.table(summarize(whole))}{charts}</div>'
     return "others", "Others", parts.section("others", "Others", intro, content)
