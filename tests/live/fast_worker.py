@@ -6,8 +6,8 @@ A trial has one weight, its skill, which each step brings nearer to the hyperpar
 the share `rate`. Every few steps it tells a row: the skill, and a noise that hyperparameters and
 step alone decide. So its scores show from which weights it went on, and with what.
 
-A fault happens at `step` (or when that moment comes), in `trial` only if one is given, and
-`times` times in each trial if that is given; the folder --marks keeps count over its restarts.
+A fault happens from `step` on (by default 1) when its moment comes; only in `trial` and on `node`,
+if they are given; `times` times in each trial, if that is given: the folder --marks keeps count.
 """
 
 import json
@@ -42,7 +42,7 @@ class Faults:
     """What is to go wrong, and what has."""
 
     def __init__(self, texts, marks, trial):
-        self.marks, self.trial = marks, trial
+        self.marks, self.trial, self.node = marks, trial, os.environ["SIMSCHED_NODE"]
         self.faults = []
         for text in texts:
             kind, *pairs = text.split(",")
@@ -52,6 +52,8 @@ class Faults:
         """Tell whether a fault is to happen now, and count it."""
         for number, (name, only) in enumerate(self.faults):
             if name != kind or int(only.get("trial", self.trial)) != self.trial:
+                continue
+            if only.get("node", self.node) != self.node:
                 continue
             if step is not None and step < int(only.get("step", 1)):
                 continue
@@ -275,6 +277,7 @@ class Trial:
             "second-hello": b'{"type":"hello","protocol":1,"token":"x"}\n',
             "saves-unasked": b'{"type":"saved","state":{}}\n',
             "wrong-report": b'{"type":"report","step":12345,"score":1.0,"reached":12345}\n',
+            "zero-row": b'{"type":"rows","rows":[[0.0,0,0,1.0]]}\n',
             "negative": b'{"type":"beat","steps":-1}\n',
             "huge": b'{"type":"rows","rows":[[9e300,%d,99,1.0]]}\n' % 10**30,
             "backwards": b'{"type":"rows","rows":[[0.001,1,1,1.0]]}\n',
@@ -283,9 +286,9 @@ class Trial:
         for kind, line in lines.items():
             if due(kind, now):
                 raw(line)
-        while due("flood", now):
-            for _ in range(1000):
-                send(type="beat", **self.counters())
+        flooding = due("flood", now)
+        while flooding:
+            send(type="beat", **self.counters())
 
     def close(self):
         """Say how long hand-overs took."""

@@ -59,7 +59,7 @@ def fail_once(folder: Path, settings: LiveSettings) -> None:
                 curve.started(3, Counters(length, 1, TRAIN / 1e6))
             seconds, score = phase * TRAIN / 1e6, float(step + 100 * trial)
             curve.add([(seconds, step, phase, score)])
-            curve.reached(step, Counters(step, phase, seconds), score)
+            curve.reached(step, step, Counters(step, phase, seconds), score)
         curve.close()
 
 

@@ -116,7 +116,7 @@ def write_rows(
         rows.add(lines)
         columns = (trace.steps, trace.episodes, trace.seconds)
         counters = Counters(*(column[end - 1].item() for column in columns))
-        rows.reached(step, counters, None if score is None else score * sign)
+        rows.reached(step, step, counters, None if score is None else score * sign)
         done = end
     rows.close()
 
