@@ -10,25 +10,27 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import torch
 
+from simsched import traces
 from simsched.live.ga3c.environment import EnvironmentGroup
 from simsched.live.ga3c.settings import PRESETS, Settings
 from simsched.live.ga3c.worker import Worker
+from simsched.live.run_one import CURVE, plan_run, read_run, run
 
 SB3_SCALE: dict[str, Any] = {"rms_epsilon": 8e-4, "clip_norm": 40.0}
 """What Stable-Baselines3's mean over 80 samples with 1e-5 and 0.5 is for a sum over them."""
+SB3_DRAW: dict[str, Any] = {**SB3_SCALE, "initialization": "orthogonal"}
 OURS: dict[str, dict[str, Any]] = {
     "GA3C, preset repeatable": {},
     "A2C, preset repeatable": {"algorithm": "a2c"},
     "GA3C, SB3's scale": SB3_SCALE,
     "A2C, SB3's scale": {"algorithm": "a2c", **SB3_SCALE},
-    "GA3C, SB3's scale and draw": SB3_SCALE,
-    "A2C, SB3's scale and draw": {"algorithm": "a2c", **SB3_SCALE},
+    "GA3C, SB3's scale and draw": SB3_DRAW,
+    "A2C, SB3's scale and draw": {"algorithm": "a2c", **SB3_DRAW},
 }
 """What differs from the preset `repeatable`."""
-SB3, RANDOM = "Stable-Baselines3 A2C", "random play"
-CONTENDERS = (*OURS, SB3, RANDOM)
+FAST, SB3, RANDOM = "GA3C, preset fast", "Stable-Baselines3 A2C", "random play"
+CONTENDERS = (*OURS, FAST, SB3, RANDOM)
 
 Episodes = Iterable[tuple[int, float]]
 """Agent steps when an episode ended, and its score."""
@@ -47,8 +49,6 @@ def ours(case: Case) -> Episodes:
     """Train with simsched."""
     fields = {**PRESETS["repeatable"], **OURS[case.contender]}
     worker = Worker(Settings(game=case.game, threads=1, seed=case.seed, **fields))
-    if case.contender.endswith("and draw"):
-        draw_orthogonally(worker.network, case.seed)
     try:
         while worker.steps < case.steps and worker.diverged is None:
             for row in worker.advance():
@@ -59,22 +59,29 @@ def ours(case: Case) -> Episodes:
         worker.close()
 
 
-def draw_orthogonally(network: torch.nn.Module, seed: int) -> None:
-    """Draw the weights as Stable-Baselines3 does: biases 0, a policy that is nearly uniform."""
-    generator = torch.Generator().manual_seed(seed)
-    layers = {
-        name: layer
-        for name, layer in network.named_modules()
-        if isinstance(layer, torch.nn.Conv2d | torch.nn.Linear)
-    }
-    last = {name.partition(".")[0]: name for name in layers}  # of each tower
-    gains = {last["policy"]: 0.01, last["value"]: 1.0}
-    for name, layer in layers.items():
-        drawn = torch.empty(layer.weight.shape)
-        torch.nn.init.orthogonal_(drawn, gains.get(name, 2**0.5), generator=generator)
-        with torch.no_grad():
-            layer.weight.copy_(drawn)
-            layer.bias[...] = 0.0  # type: ignore[index]
+def fast(case: Case, runs: Path) -> tuple[Episodes, float]:
+    """Train with the preset `fast`, as `simsched train` does: in threads, in a folder.
+
+    A run that was stopped, or whose process died, goes on from its newest checkpoint. Returns
+    the episodes and the training seconds, of all its processes.
+    """
+    folder = runs / f"{case.game.replace('/', '-')}-{case.seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / "plan.json").exists():
+        plan = read_run(folder)
+        if (plan.game, plan.steps, plan.seed) != (case.game, case.steps, case.seed):
+            raise SystemExit(f"error: {folder}: is a run of {plan.game}, {plan.steps:,} steps")
+    else:
+        plan = plan_run(Settings(game=case.game, seed=case.seed, **PRESETS["fast"]), case.steps)
+    end = run(plan, folder, lambda _: None, tensorboard=False)
+    if end is None:
+        raise SystemExit(f"error: {folder}: stopped; the same command goes on")
+    if end == "diverged":
+        raise SystemExit(f"error: {folder}: diverged")
+    curve = traces.read(folder / CURVE).traces[0]
+    ended = ~np.isnan(curve.score)  # the last row may have counters only
+    episodes = list(zip(curve.steps[ended].tolist(), curve.score[ended].tolist(), strict=True))
+    return episodes, float(curve.seconds[-1])
 
 
 def stable_baselines(case: Case, python: str) -> Episodes:

@@ -2,116 +2,50 @@
 
     python benchmarks/ga3c.py                       the comparison, repeated over processes
     python benchmarks/ga3c.py --sb3 PATH/TO/PYTHON  with Stable-Baselines3, in its own environment
-    python benchmarks/ga3c.py --sweep               over t_max, agents and least batch
+    python benchmarks/ga3c.py --sweep [SETTING]…    over t_max, agents and least_batch, one by one
+    python benchmarks/ga3c.py --table               the sweep as measured so far
     python benchmarks/ga3c.py --adjust              dynamic adjustment from a bad setting
-    python benchmarks/ga3c.py --profile             where the time goes, thread by thread
+    python benchmarks/ga3c.py --profile             where the time goes, part by part
     python benchmarks/ga3c.py --measure key=value…  one measurement of one setting, as JSON
 
 Rates are agent steps per second (four frames each) and samples trained per second. Figures are
 of this machine at this time; compare the ratios of one run. Each measurement is a process of
-its own, because processes differ.
+its own, because processes differ. What came out is appended to results/ga3c.jsonl.
 """
 
 import argparse
-import contextlib
+import datetime
 import json
+import math
 import os
+import shlex
 import statistics
-import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
+from measuring import baseline, in_process, measure, ours
+from rich import box
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 HERE = Path(__file__).parent
-BASELINES = HERE / "ga3c_baselines"
+RESULTS = HERE / "results" / "ga3c.jsonl"
 FAST = {"preset": "fast"}
 SWEEP: dict[str, list[int]] = {
     "t_max": [2, 5, 20, 100],
     "agents": [8, 16, 32, 64, 128],
-    "least_batch": [0, 20, 40, 80, 160, 320, 640],
+    "least_batch": [0, 40, 80, 160, 320, 640],
 }
+PARTS = {
+    "environment": ("agents", "emulators and libraries"),
+    "prediction": ("predictor",),
+    "training": ("trainer",),
+}
+"""For --profile: whose threads do what limits.py measures alone."""
 BAD_START = {"groups": 1, "predictors": 1, "trainers": 4, "training_queue": 80}
 """For --adjust: one group, so nothing overlaps, and too many trainers."""
-
-
-def thread_seconds() -> dict[str, float]:
-    """Return the CPU seconds of this process's threads so far, by kind (Linux)."""
-    names = {thread.native_id: thread.name for thread in threading.enumerate()}
-    tick = os.sysconf("SC_CLK_TCK")
-    found: dict[str, float] = {}
-    for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # it ended meanwhile
-            fields = (task / "stat").read_text().rpartition(")")[2].split()
-            kind = names.get(int(task.name), "emulators and libraries").rstrip(" 0123456789")
-            seconds = (int(fields[11]) + int(fields[12])) / tick
-            found[kind] = found.get(kind, 0.0) + seconds
-    return found
-
-
-def measure(options: dict[str, Any], warmup_s: float, seconds: float) -> dict[str, Any]:
-    """Train with one setting and return its rates over a window."""
-    from simsched.live.ga3c.monitor import rates
-    from simsched.live.ga3c.overlapped import OverlappedEngine
-    from simsched.live.ga3c.settings import PRESETS, Settings
-    from simsched.live.ga3c.worker import Worker
-
-    fields = dict(options)
-    preset = PRESETS[fields.pop("preset", "published")]
-    worker = Worker(Settings(**{"game": "MsPacman", **preset, **fields}))
-    try:
-        _advance(worker, warmup_s)
-        before, start, cpu = worker.monitor.totals(), time.monotonic(), thread_seconds()
-        worker.monitor.greatest_lag()
-        _advance(worker, seconds)
-        elapsed_s = time.monotonic() - start
-        after = thread_seconds()
-        found: dict[str, Any] = rates(before, worker.monitor.totals(), elapsed_s)
-        found["train/greatest_policy_lag"] = worker.monitor.greatest_lag()
-        found["cores"] = {k: (v - cpu.get(k, 0.0)) / elapsed_s for k, v in after.items()}
-        engine = worker.engine
-        if isinstance(engine, OverlappedEngine) and engine.strategy is not None:
-            found["kept"] = engine.strategy.kept._asdict()
-            found["decisions"] = [str(decision) for decision in engine.strategy.decisions]
-        return found
-    finally:
-        worker.close()
-
-
-def _advance(worker: Any, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        worker.advance()
-
-
-def in_process(command: list[str], env: dict[str, str] | None = None) -> dict[str, Any]:
-    """Run a measurement in a process of its own; its last line of output is JSON."""
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, **(env or {})}
-    )
-    if done.returncode != 0:
-        raise SystemExit(f"error: {' '.join(command)}: {done.stderr.strip().splitlines()[-1]}")
-    result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return result
-
-
-def ours(args: argparse.Namespace, **options: Any) -> dict[str, Any]:
-    """Measure a setting of simsched's worker in a process of its own."""
-    pairs = [f"{name}={value}" for name, value in {"game": args.game, **options}.items()]
-    times = ["--warmup", str(args.warmup), "--seconds", str(args.seconds)]
-    return in_process([sys.executable, __file__, "--measure", *pairs, *times])
-
-
-def baseline(args: argparse.Namespace, script: str, python: str, *more: str) -> dict[str, Any]:
-    """Measure one of the baselines in a process of its own."""
-    times = ["--warmup", str(args.warmup), "--seconds", str(args.seconds)]
-    command = [python, str(BASELINES / script), "--game", args.game, *times, *more]
-    return in_process(command, {"OMP_NUM_THREADS": "1"} if script == "limits.py" else None)
 
 
 def compare(args: argparse.Namespace) -> dict[str, Any]:
@@ -122,7 +56,9 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
             "speed/steps_per_s"
         ],
         "GA3C, published settings": lambda: ours(args, preset="published")["speed/steps_per_s"],
-        "A2C, 32 agents": lambda: ours(args, **FAST, algorithm="a2c")["speed/steps_per_s"],
+        "A2C, other settings of fast": lambda: ours(args, **FAST, algorithm="a2c")[
+            "speed/steps_per_s"
+        ],
         "original layout, its own settings": lambda: baseline(
             args, "original_layout.py", sys.executable
         )["steps_per_s"],
@@ -148,61 +84,112 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
     return {"steps_per_s": runs}
 
 
-def sweep(args: argparse.Namespace) -> dict[str, Any]:
-    """Measure settings one at a time, from the preset `fast`."""
-    found: list[dict[str, Any]] = []
-    cases = [(name, value) for name, values in SWEEP.items() for value in values]
-    table = Table("setting", "steps/s", "samples/s", "prediction batch", "lag", "greatest lag")
+def swept(args: argparse.Namespace) -> dict[tuple[str, int], dict[str, Any]]:
+    """Return what was measured of a game so far, by setting and value."""
+    lines = args.json.read_text().splitlines() if args.json.exists() else []
+    found = (json.loads(line) for line in lines)
+    rows = [r["sweep"] for r in found if "sweep" in r and r["game"] == args.game]
+    return {(row["setting"], row["value"]): row for row in rows}
+
+
+def sweep(args: argparse.Namespace) -> None:
+    """Measure settings one at a time, from the preset `fast`; those that are missing."""
+    known = swept(args)
+    cases = [(name, value) for name in args.settings or SWEEP for value in SWEEP[name]]
+    cases = [case for case in cases if case not in known]
     for name, value in track(cases, "measuring", console=Console(stderr=True)):
-        result = ours(args, **{**FAST, name: value, "compile": "off"})
-        found.append({"setting": name, "value": value, **result})
-        table.add_row(
-            f"{name} {value}",
+        result = ours(args, **{**FAST, "compile": "off", name: value})
+        keep(args, {"sweep": {"setting": name, "value": value, **result}})
+
+
+def show_sweep(args: argparse.Namespace) -> None:
+    """Print the newest measurement of each setting of the sweep."""
+    lines = map(json.loads, args.json.read_text().splitlines())
+    found = {
+        (r["sweep"]["setting"], r["sweep"]["value"]): r["sweep"] for r in lines if "sweep" in r
+    }
+    shown = Table("setting", "steps/s", "samples/s", "prediction batch", "lag", "greatest lag")
+    shown.add_column("cores, own + others")
+    shown.box = box.MARKDOWN
+    for name, value in sorted(found, key=lambda key: (list(SWEEP).index(key[0]), key[1])):
+        result = found[name, value]
+        others = f"{max(0.0, result['others_cores']):.2f}" if "others_cores" in result else "?"
+        shown.add_row(
+            f"`{name}` {value}",
             f"{result['speed/steps_per_s']:,.0f}",
             f"{result['speed/TPS']:,.0f}",
-            f"{result['batch/prediction']:.1f}",
+            f"{result['batch/prediction']:.0f}",
             f"{result.get('train/policy_lag', 0):.1f}",
             f"{result['train/greatest_policy_lag']}",
+            f"{sum(result['cores'].values()):.2f}, {others}",
         )
-    Console().print(table)
-    return {"sweep": found}
+    Console(width=120).print(shown)
 
 
 def adjust(args: argparse.Namespace) -> dict[str, Any]:
     """Let the random walk adjust a bad setting; measure what it kept beside hand-set ones."""
     length_s = args.windows * args.window
     walk = in_process([
+        *shlex.split(args.under),
         *(sys.executable, __file__, "--measure", f"game={args.game}", "preset=fast"),
         *(f"{name}={value}" for name, value in BAD_START.items()),
         *("adjust=random-walk", "adjust_after_s=2", f"adjust_every_s={args.window}"),
         *("--warmup", "2", "--seconds", str(length_s)),
     ])  # fmt: skip
     Console().print("\n".join(walk["decisions"]), highlight=False)
+    Console().print(f"other programs took {walk['others_cores']:.2f} cores meanwhile")
     hand = {"by hand, preset fast": {}, "by hand, 4 groups": {"groups": 4}}
     cases = {"start": BAD_START, "kept by the walk": walk["kept"], **hand}
     runs: dict[str, list[float]] = {name: [] for name in cases}
+    others: dict[str, list[float]] = {name: [] for name in cases}
     rounds = [name for _ in range(args.repeats) for name in cases]
     for name in track(rounds, "measuring", console=Console(stderr=True)):
-        runs[name].append(ours(args, **FAST, **cases[name])["speed/TPS"])
+        found = ours(args, **FAST, **cases[name])
+        runs[name].append(found["speed/TPS"])
+        others[name].append(found["others_cores"])
     best = max(statistics.median(runs[name]) for name in hand)
     table = Table("", "samples/s", "of the best by hand")
     for name, values in runs.items():
         median = statistics.median(values)
         table.add_row(name, f"{median:,.0f}", f"{median / best:.0%}")
     Console().print(table)
-    return {"walk": walk, "samples_per_s": runs}
+    return {"walk": walk, "samples_per_s": runs, "others_cores": others}
 
 
 def profile(args: argparse.Namespace) -> dict[str, Any]:
-    """Show how busy each kind of thread was."""
+    """Show what a step costs each part's threads, and what it costs that part alone."""
     result = ours(args, **FAST)
-    table = Table("threads", "cores")
-    for kind, cores in sorted(result["cores"].items(), key=lambda item: -item[1]):
-        table.add_row(kind, f"{cores:.2f}")
-    table.add_row("all", f"{sum(result['cores'].values()):.2f}")
+    alone = baseline(args, "limits.py", sys.executable)
+    rate = result["speed/steps_per_s"]
+    table = Table("", "cores", "µs of a core per step", "alone", box=box.MARKDOWN)
+    rest = dict(result["cores"])
+    for part, kinds in PARTS.items():
+        cores = sum(rest.pop(kind, 0.0) for kind in kinds)
+        cost_s = next(value for name, value in alone.items() if name.endswith(f"{part}_cpu_s"))
+        table.add_row(part, f"{cores:.2f}", f"{1e6 * cores / rate:.0f}", f"{1e6 * cost_s:.0f}")
+    table.add_row("the rest", f"{sum(rest.values()):.2f}", "", "")
+    idle = len(os.sched_getaffinity(0)) - sum(result["cores"].values())
+    table.add_row("idle, or others'", f"{idle:.2f}", f"{1e6 * idle / rate:.0f}", "0")
     Console().print(table)
-    Console().print(f"{result['speed/steps_per_s']:,.0f} steps/s")
-    return {"profile": result}
+    Console().print(f"other programs took {result['others_cores']:.2f} cores")
+    Console().print(f"{rate:,.0f} steps/s; at most {alone['limit_steps_per_s']:,.0f} steps/s")
+    return {"profile": result, "limits": alone}
+
+
+def keep(args: argparse.Namespace, result: dict[str, Any]) -> None:
+    """Append what came out, with where and when."""
+    from simsched.live.machine import processor
+
+    about = {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "processor": processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "game": args.game,
+        **{name: getattr(args, name) for name in ("warmup", "seconds", "repeats")},
+    }
+    args.json.parent.mkdir(exist_ok=True)
+    with args.json.open("a") as file:
+        file.write(json.dumps({**about, **result}) + "\n")
 
 
 def main() -> None:
@@ -211,7 +198,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--sweep", action="store_true")
+    what.add_argument("--sweep", nargs="*", choices=SWEEP, dest="settings", metavar="SETTING")
+    what.add_argument("--table", action="store_true")
     what.add_argument("--adjust", action="store_true")
     what.add_argument("--profile", action="store_true")
     what.add_argument("--measure", nargs="*", metavar="KEY=VALUE")
@@ -222,20 +210,29 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="processes for each figure")
     parser.add_argument("--windows", type=int, default=40, help="of --adjust")
     parser.add_argument("--window", type=float, default=5.0, help="seconds of each, of --adjust")
-    parser.add_argument("--json", type=Path, help="write the figures to a file")
+    parser.add_argument("--under", default="", help="command that runs each measurement")
+    parser.add_argument("--others", type=float, default=math.inf,
+                        help="cores of other programs at which to measure once more")  # fmt: skip
+    parser.add_argument("--json", type=Path, default=RESULTS, help="file to append the figures to")
     args = parser.parse_args()
     if args.measure is not None:
         from simsched.cli.training_options import parse
 
         pairs = dict(pair.split("=", 1) for pair in args.measure)
-        own = {name: pairs.pop(name) for name in ("game", "preset") if name in pairs}
+        own: dict[str, Any] = {n: pairs.pop(n) for n in ("game", "preset") if n in pairs}
+        if "seed" in pairs:  # no option of a setting, but of the command itself
+            own["seed"] = int(pairs.pop("seed"))
         options = {**own, **{name: parse(name, text) for name, text in pairs.items()}}
         print(json.dumps(measure(options, args.warmup, args.seconds)))
         return
-    chosen = [run for run in (sweep, adjust, profile) if getattr(args, run.__name__)]
-    result = (chosen or [compare])[0](args)
-    if args.json:
-        args.json.write_text(json.dumps(result, indent=1) + "\n")
+    if args.settings is not None:
+        sweep(args)
+    if args.table or args.settings is not None:
+        show_sweep(args)
+    elif args.adjust:
+        keep(args, adjust(args))
+    else:
+        keep(args, profile(args) if args.profile else compare(args))
 
 
 if __name__ == "__main__":

@@ -3,11 +3,14 @@
     python benchmarks/learning.py --run --sb3 PATH/TO/PYTHON    trains the runs that are missing
     python benchmarks/learning.py --table                       what came out
     python benchmarks/learning.py --plot                        docs/images/learning.png (Chromium)
-    python benchmarks/learning.py --game MsPacman --seeds 3 …   another game
+    python benchmarks/learning.py --game MsPacman --seeds 3 …   another game; may be repeated
 
 Stable-Baselines3 runs in an environment of its own (ga3c_baselines/learning_sb3.py says which);
 without --sb3 its runs are left out. Results are appended to results/learning.jsonl, and what
-stands there is not run again. Every run is one thread and can be repeated.
+stands there is not run again. Every run is one thread and can be repeated; but not those of
+the preset `fast`, which take all cores (docs/ga3c.md says what they repeat). Atari games are
+for that preset and random play, unless --contender asks for others; their figure is
+docs/images/ga3c-atari.png, and what is cut short goes on from checkpoints in --runs.
 
 All have 16 agents, t_max 5, batches of 80, learning rate 7e-4, gamma 0.99, entropy weight 0.01,
 RMSProp with decay 0.99 and the same layers. Stable-Baselines3 takes the mean of the loss over
@@ -26,8 +29,18 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import plotly.graph_objects as go
-from contenders import CONTENDERS, RANDOM, SB3, Case, ours, random_play, stable_baselines
-from pictures import append_result, read_results, render
+from contenders import (
+    CONTENDERS,
+    FAST,
+    RANDOM,
+    SB3,
+    Case,
+    fast,
+    ours,
+    random_play,
+    stable_baselines,
+)
+from pictures import append_result, read_results, render, seeds_of
 from plotly.subplots import make_subplots
 from rich.console import Console
 from rich.progress import track
@@ -40,8 +53,10 @@ from simsched.analysis.statistics import mean_interval
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "learning.jsonl"
-PICTURE = HERE.parent / "docs" / "images" / "learning.png"
-STEPS = {"CartPole-v1": 100_000, "MinAtar/Breakout-v1": 300_000, "MsPacman": 100_000}
+IMAGES = HERE.parent / "docs" / "images"
+SMALL = ("CartPole-v1", "MinAtar/Breakout-v1")
+STEPS = {**dict(zip(SMALL, (100_000, 300_000), strict=True)), "MsPacman": 500_000,
+         "Breakout": 500_000}  # fmt: skip
 WINDOWS = 25
 DRAWN = (
     "GA3C, preset repeatable",
@@ -49,7 +64,7 @@ DRAWN = (
     "A2C, SB3's scale and draw",
     SB3,
 )
-"""Whose curves the figure shows; the table has all."""
+"""Whose curves the figure of the small games shows; the table has all."""
 RANDOM_STEPS = 50_000
 
 
@@ -66,11 +81,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     wall_time_s: float
 
 
-def train(case: Case, python: str | None) -> Result:
+def train(case: Case, python: str | None, runs: Path) -> Result:
     """Do one run."""
-    start = time.monotonic()
+    start, wall_time_s = time.monotonic(), None
     if case.contender == RANDOM:
         episodes = random_play(case)
+    elif case.contender == FAST:
+        episodes, wall_time_s = fast(case, runs)
     else:
         episodes = stable_baselines(case, str(python)) if case.contender == SB3 else ours(case)
     scores: list[list[float]] = [[] for _ in range(WINDOWS)]
@@ -83,7 +100,7 @@ def train(case: Case, python: str | None) -> Result:
         scores=means,
         mean=round(float(np.mean([mean for mean in means if mean is not None])), 3),
         final=round(float(np.mean(last)), 3),
-        wall_time_s=round(time.monotonic() - start, 1),
+        wall_time_s=round(wall_time_s or time.monotonic() - start, 1),
     )
 
 
@@ -102,18 +119,25 @@ def cases(games: list[str], seeds: int) -> list[Case]:
     ]
 
 
-def run(games: list[str], seeds: int, python: str | None, only: Collection[str]) -> None:
+def usual(game: str) -> Collection[str]:
+    """Return who is run on a game unless --contender says otherwise."""
+    return [name for name in CONTENDERS if name != FAST] if game in SMALL else (FAST, RANDOM)
+
+
+def run(
+    games: list[str], seeds: int, python: str | None, only: Collection[str], runs: Path
+) -> None:
     """Do the missing runs."""
     finished = {result.case for result in read_results(RESULTS, Result)}
     missing = [
         case
         for case in cases(games, seeds)
         if case not in finished
-        and case.contender in only
+        and case.contender in (only or usual(case.game))
         and (python is not None or case.contender != SB3)
     ]
     for case in track(missing, "training", console=Console(stderr=True)):
-        append_result(RESULTS, train(case, python))
+        append_result(RESULTS, train(case, python, runs))
 
 
 def grouped(game: str, seeds: int) -> dict[str, list[Result]]:
@@ -162,14 +186,20 @@ def difference(values: list[float], reference: list[float]) -> str:
 
 def plot(games: list[str], seeds: int) -> None:
     """Draw the learning curves, a column for each game."""
+    small = all(game in SMALL for game in games)
     figure = make_subplots(rows=1, cols=len(games), column_titles=games, horizontal_spacing=0.07)
     figure.update_layout(**base_layout(margin={"l": 60, "r": 24, "t": 150, "b": 56}))
     figure.update_layout(legend={"y": 1.1, "font": {"size": 13}})
+    counts: list[int] = []
     for column, game in enumerate(games, start=1):
         groups = grouped(game, seeds)
-        curves = [Curve(index, groups[name]) for index, name in enumerate(DRAWN) if name in groups]
+        names = DRAWN if small else (FAST, SB3)
+        curves = [Curve(index, groups[name]) for index, name in enumerate(names) if name in groups]
+        counts += [curve.seeds for curve in curves]
         for curve in curves:
             curve.draw_interval(figure, column)
+            if not small:
+                curve.draw_seeds(figure, column)
         for curve in curves:  # no line behind another's interval
             curve.draw_mean(figure, column)
         figure.update_yaxes(range=[0, 1.2 * max(max(c.mean) for c in curves)], row=1, col=column)
@@ -177,7 +207,7 @@ def plot(games: list[str], seeds: int) -> None:
             level = mean_interval(result.final for result in groups[RANDOM]).mean
             figure.add_hline(
                 level, line={"color": MUTED, "dash": "dot", "width": 1}, row=1, col=column,
-                annotation={"text": f"random play {level:.2g}", "font": {"color": MUTED}},
+                annotation={"text": f"random play {level:.3g}", "font": {"color": MUTED}},
                 annotation_position="bottom right",
             )  # fmt: skip
     figure.update_xaxes(**axis(title="agent steps", rangemode="tozero"))
@@ -185,11 +215,16 @@ def plot(games: list[str], seeds: int) -> None:
     figure.update_yaxes(title="score", col=1)
     titled(
         figure,
-        f"Learning at equal steps: {seeds} seeds, mean and 95 % t interval",
-        f"Mean score of the episodes that ended in each {100 // WINDOWS} % of the steps. Same "
-        "layers, learning rate, discount, entropy weight and batch.",
+        f"Learning at equal steps: {seeds_of(counts)}, mean and 95 % t interval",
+        f"Mean score of the episodes that ended in each {100 // WINDOWS} % of the steps."
+        + (
+            " Same layers, learning rate, discount, entropy weight and batch."
+            if small
+            else " Thin lines: seeds."
+        ),
     )
-    render(figure, PICTURE, 560 * len(games) - 40, 560)
+    name = "learning.png" if small else "ga3c-atari.png"
+    render(figure, IMAGES / name, max(640, 560 * len(games) - 40), 560)
 
 
 class Curve:
@@ -198,6 +233,7 @@ class Curve:
     def __init__(self, index: int, results: list[Result]) -> None:
         self._index, self._name = index, results[0].case.contender
         self._style = scheduler_style(index)
+        self._results, self.seeds = results, len(results)
         self.x: list[float] = []
         self.mean: list[float] = []
         self.low: list[float] = []
@@ -219,6 +255,15 @@ class Curve:
             showlegend=False, legendgroup=str(self._index), row=1, col=column,
         )  # fmt: skip
 
+    def draw_seeds(self, figure: go.Figure, column: int) -> None:
+        """Draw a thin line for each seed."""
+        for result in self._results:
+            x = [(window + 0.5) * result.case.steps / WINDOWS for window in range(WINDOWS)]
+            figure.add_scatter(
+                x=x, y=result.scores, mode="lines", hoverinfo="skip", showlegend=False,
+                line={"color": self._style.color, "width": 0.7}, row=1, col=column,
+            )  # fmt: skip
+
     def draw_mean(self, figure: go.Figure, column: int) -> None:
         """Draw the line."""
         figure.add_scatter(
@@ -238,10 +283,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5, help="seeds of each contender")
     parser.add_argument("--contender", action="append", choices=CONTENDERS, help="run only this")
     parser.add_argument("--game", action="append", choices=list(STEPS), help="may be repeated")
+    parser.add_argument(
+        "--runs", type=Path, default=Path("runs/learning"), help="folder for checkpoints"
+    )
     options = parser.parse_args()
-    games = options.game or list(STEPS)[:2]
+    games = options.game or list(SMALL)
     if options.run:
-        run(games, options.seeds, options.sb3, options.contender or CONTENDERS)
+        run(games, options.seeds, options.sb3, options.contender or (), options.runs)
     if options.table:
         table(games, options.seeds)
     if options.plot:

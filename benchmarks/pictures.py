@@ -1,6 +1,7 @@
 """What the benchmarks that make figures share: results as JSON lines, pictures by Chromium."""
 
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,6 +31,14 @@ def append_result(path: Path, result: msgspec.Struct) -> None:
     path.parent.mkdir(exist_ok=True)
     with path.open("a") as file:
         file.write(msgspec.json.encode(result).decode() + "\n")
+
+
+def seeds_of(counts: Collection[int]) -> str:
+    """Say how many seeds the lines of a figure rest on, given the number of each line."""
+    least, most = min(counts, default=0), max(counts, default=0)
+    if least == most:
+        return f"{most} seed" + ("" if most == 1 else "s")
+    return f"{least} to {most} seeds"
 
 
 def render(figure: go.Figure, path: Path, width: int, height: int) -> None:

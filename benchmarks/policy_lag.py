@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import plotly.graph_objects as go
 import torch
-from pictures import append_result, read_results, render
+from pictures import append_result, read_results, render, seeds_of
 from plotly.subplots import make_subplots
 from queueing import QueueingEngine
 from rich.console import Console
@@ -190,6 +190,7 @@ def label(queue: int, *, vtrace: bool) -> str:
 def plot(game: str, seeds: int) -> None:
     """Draw score and failed seeds over the learning rate, a column for each least batch."""
     groups = grouped(game, seeds)
+    counts = [len(results) for results in groups.values()]
     names = [f"least batch {n}" if n else "least batch 0: each segment" for n in LEAST_BATCHES]
     figure = make_subplots(
         rows=2, cols=len(LEAST_BATCHES), column_titles=names, shared_xaxes=True,
@@ -216,12 +217,12 @@ def plot(game: str, seeds: int) -> None:
     figure.update_yaxes(**axis())
     best = max(result.final or 0.0 for results in groups.values() for result in results)
     figure.update_yaxes(range=[0, 1.4 * best], row=1)  # room for the lags
-    figure.update_yaxes(range=[-0.4, seeds + 0.4], tickvals=[0, seeds], row=2)
+    figure.update_yaxes(range=[-0.4, max(counts) + 0.4], tickvals=[0, max(counts)], row=2)
     figure.update_yaxes(title="score, last fifth", row=1, col=1)
     figure.update_yaxes(title="failed seeds", row=2, col=1)
     titled(
         figure,
-        f"Policy lag in {game}: {STEPS:,} steps, {seeds} seeds",
+        f"Policy lag in {game}: {STEPS:,} steps, {seeds_of(counts)}",
         "Mean and 95 % t interval over seeds; dots are seeds. Failed: ended below half of its own "
         "best tenth, or below twice random play.",
     )
