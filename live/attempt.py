@@ -5,14 +5,16 @@ no sense, too many of them or too long ones end the attempt, and nothing else.
 """
 
 import asyncio
+import json
 import math
 import secrets
 import time
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from simsched.live.curves import RowTuple
 from simsched.live.launch import WorkerProcess
 from simsched.live.protocol import (
     LONGEST_LINE,
@@ -37,6 +39,8 @@ State: TypeAlias = Literal[
 
 MOST_MESSAGES, MOST_BYTES = 5000, 16 << 20
 """A second: more is a flood."""
+LARGEST_COUNT = 2**53
+"""Of steps, episodes and seconds: any file and program can hold it."""
 
 
 class Attempt:
@@ -53,6 +57,8 @@ class Attempt:
         self.channel: asyncio.Transport | None = None
         self.failed = False
         self.greeted = False
+        self.said: set[type] = set()
+        """The answers that it has given to its newest command: none is due twice."""
         self.saving: Checkpoint | None = None
         self.counters = self.base = Counters()
         """What it has trained, and what it began from."""
@@ -76,7 +82,13 @@ class Attempt:
         self.state = state
         self.told_us, self.training_us = now_us, None
         self.load_us = 0
+        self.said.clear()
         self.heard_s = time.monotonic()
+
+    @property
+    def has_parked(self) -> bool:
+        """Whether it has said that it is saved, was told to end then, and may be gone."""
+        return self.state == "parking" and Saved in self.said
 
     def count(self, unit: Unit) -> float:
         """Return how far the trial is known to be, in the run's unit."""
@@ -168,10 +180,7 @@ class Line(asyncio.Protocol):
         self._messages += 1
         if self._messages % 500 == 0:
             self._check_flood(0)
-        try:
-            message = self._decoder.decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise Garbage(f"garbage ({text[:40]!r})") from None
+        message = self._decoded(text)
         if self._attempt is not None:
             if isinstance(message, Hello):
                 raise Garbage("a second hello")
@@ -184,6 +193,16 @@ class Line(asyncio.Protocol):
                 self._transport.abort()
             elif message.protocol != PROTOCOL:
                 raise Garbage(f"protocol {message.protocol}, not {PROTOCOL},")
+
+    def _decoded(self, text: bytes) -> FromWorker:
+        known = text
+        try:
+            if b"NaN" in text or b"Infinity" in text:  # many a library writes them; JSON has null
+                known = json.dumps(json.loads(text, parse_constant=lambda _: None)).encode()
+            message: FromWorker = self._decoder.decode(known)
+            return message
+        except (ValueError, RecursionError):
+            raise Garbage(f"garbage ({text[:40]!r})") from None
 
     def _refuse(self, reason: str) -> None:
         self._buffer.clear()
@@ -199,10 +218,14 @@ class Line(asyncio.Protocol):
             self._gone(self._attempt)
 
 
-def check_message(attempt: Attempt, message: FromWorker) -> None:
-    """Refuse what makes no sense now, or no number. Raises Garbage."""
+def check_message(attempt: Attempt, message: FromWorker, last: RowTuple | None) -> None:
+    """Refuse what makes no sense now, or no number; `last` is the trial's newest row.
+
+    Raises:
+        Garbage: what is wrong.
+    """
     state = attempt.state
-    kind = type(message).__name__.lower()
+    kind = message.__struct_config__.tag
     allowed = {
         Training: ("starting", "loading", "parking"),
         Reached: ("training", "parking", "saving"),
@@ -210,19 +233,46 @@ def check_message(attempt: Attempt, message: FromWorker) -> None:
     }.get(type(message))
     if allowed is not None and state not in allowed:
         raise Garbage(f"{kind!r} while {state}")
-    if isinstance(message, Beat | Reached):
-        numbers = [message.seconds, message.steps, message.episodes]
-        if not all(math.isfinite(number) and number >= 0 for number in numbers):
-            raise Garbage(f"{kind!r} with counters that cannot be")
+    if type(message) in attempt.said:
+        raise Garbage(f"a second {kind!r}")
     if isinstance(message, Rows):
-        for seconds, steps, episodes, score in message.rows:
-            if not (math.isfinite(score) and seconds >= 0 and steps >= 0 and episodes > 0):
-                raise Garbage(f"a row that cannot be: {[seconds, steps, episodes, score]}")
+        for row in message.rows:
+            _check_row(row, last)
+            last = row
+    elif isinstance(message, Beat | Reached):
+        if not _are_counters(message.seconds, message.steps, message.episodes):
+            raise Garbage(f"{kind!r} with counters that cannot be")
+    elif isinstance(message, Saved):
+        _check_state(message.state)
     if isinstance(message, Reached):
         if message.step != attempt.until:
             raise Garbage(f"a report of {message.step}, when {attempt.until} was awaited,")
-        if not math.isfinite(message.reached):
-            raise Garbage("a count that is no number")
+        least = 0 if message.score is None else attempt.until
+        if not least <= message.reached <= LARGEST_COUNT:
+            raise Garbage(f"a report of {message.step} at a count of {message.reached:g}")
+
+
+def _are_counters(*numbers: float) -> bool:
+    return all(0 <= number <= LARGEST_COUNT for number in numbers)  # NaN is not
+
+
+def _check_row(row: RowTuple, last: RowTuple | None) -> None:
+    seconds, steps, episodes, score = row
+    if not (_are_counters(seconds, steps, episodes) and episodes and math.isfinite(score)):
+        raise Garbage(f"a row that cannot be ({str(list(row))[:80]})")
+    if last is not None and (seconds < last[0] or steps < last[1] or episodes <= last[2]):
+        raise Garbage(f"a row that goes back ({list(row)} after {list(last)})")
+
+
+def _check_state(state: dict[str, Any]) -> None:
+    """Refuse a state that the trial could not go on from."""
+    own = {name: state[name] for name in Counters.__struct_fields__ if name in state}
+    try:
+        counters = msgspec.convert(own, Counters)
+    except msgspec.ValidationError as error:
+        raise Garbage(f"a state that cannot be ({error})") from None
+    if not _are_counters(counters.seconds, counters.steps, counters.episodes):
+        raise Garbage("a state with counters that cannot be")
 
 
 def reason_of(message: Failed) -> str:

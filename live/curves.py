@@ -4,7 +4,7 @@
 
     {"row": [seconds, steps, episodes, score]}
     {"start": attempt, "steps": …, "episodes": …, "seconds": …}    training begins, from there
-    {"milestone": step, "steps": …, "episodes": …, "seconds": …, "score": …}
+    {"milestone": step, "reached": count, "steps": …, "episodes": …, "seconds": …, "score": …}
 
 What an attempt trained beyond the checkpoint that the next one starts from is lost: rows after
 those counters do not count. So a curve is what the trial's weights have seen.
@@ -35,6 +35,7 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
     row: RowTuple | None = None
     start: int | None = None
     milestone: int | None = None
+    reached: float = 0.0
     steps: int = 0
     episodes: int = 0
     seconds: float = 0.0
@@ -53,13 +54,16 @@ class TrialCurve:
         self.rows: list[RowTuple] = []
         self.milestones: dict[int, Counters] = {}
         """The trial's counters when it reported each milestone."""
+        self.counts: dict[int, float] = {}
+        """The count that was told with each."""
         self.scores: dict[int, float | None] = {}
         self.counters = Counters()
         """The newest that are known."""
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             self._read(path)
-        self._file: IO[bytes] = path.open("ab")
+        self._path = path
+        self._file: IO[bytes] | None = None
 
     def _read(self, path: Path) -> None:
         good = 0
@@ -83,6 +87,7 @@ class TrialCurve:
         self.counters = Counters(line.steps, line.episodes, line.seconds)
         if line.milestone is not None:
             self.milestones[line.milestone] = self.counters
+            self.counts[line.milestone] = line.reached
             self.scores[line.milestone] = line.score
         else:
             while self.rows and self.rows[-1][2] > line.episodes:
@@ -91,6 +96,8 @@ class TrialCurve:
     def _write(self, lines: list[_Line]) -> None:
         for line in lines:
             self._take(line)
+        if self._file is None:
+            self._file = self._path.open("ab")
         self._file.write(b"".join(_encoder.encode(line) + b"\n" for line in lines))
 
     def started(self, attempt: int, counters: Counters) -> None:
@@ -101,10 +108,12 @@ class TrialCurve:
         """Take in rows."""
         self._write([_Line(row=row) for row in rows])
 
-    def reached(self, milestone: int, counters: Counters, score: float | None) -> None:
-        """Note the counters at a milestone."""
+    def reached(
+        self, milestone: int, count: float, counters: Counters, score: float | None
+    ) -> None:
+        """Note the count that was told with a milestone, and the counters by then."""
         fields = msgspec.structs.asdict(counters)
-        self._write([_Line(milestone=milestone, score=score, **fields)])
+        self._write([_Line(milestone=milestone, reached=count, score=score, **fields)])
 
     def beat(self, counters: Counters) -> None:
         """Note, in memory, how far the trial is."""
@@ -112,16 +121,20 @@ class TrialCurve:
 
     def flush(self) -> None:
         """Hand everything to the operating system."""
-        self._file.flush()
+        if self._file is not None:
+            self._file.flush()
 
     def sync(self) -> None:
         """Wait until the disk has everything."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        if self._file is not None:
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close the file; it is opened again when there is more to write."""
+        if self._file is not None:
+            file, self._file = self._file, None
+            file.close()
 
     def trace(self, trial: TrialId, hparams: Hparams, fate: Fate) -> Trace | None:
         """Return the curve as a trace; None if the trial never had a score."""

@@ -9,10 +9,14 @@ import msgspec
 
 from simsched.ledger import Ledger
 from simsched.live import machine
+from simsched.live.errors import LiveError
+from simsched.live.ga3c_trial import trial_settings
 from simsched.live.parts import write_atomically
 from simsched.live.settings import LiveSettings
+from simsched.live.storage import DamagedError
 from simsched.live.usage import read_usage
 from simsched.live.watch import measured_costs
+from simsched.live.winner import Candidate, Choice, pick_winner
 from simsched.messages import Hparams
 from simsched.results import Comparison, Measured, RunResult, Settings, results_json
 from simsched.run_result import make_result
@@ -88,7 +92,7 @@ def finish(
     comparison = Comparison(settings_of(settings, result, curves), (result,), measured)
     write_atomically(folder / RESULTS, results_json(comparison))
     best = None if result.best_trial is None else ledger.trials[result.best_trial]
-    del show
+    choice = _winner(world, folder, show)
     return Outcome(
         ended="max-time" if cut_off else "done",
         folder=folder,
@@ -98,7 +102,52 @@ def finish(
         best_score=result.best_score,
         best_trial=result.best_trial,
         best_hparams=None if best is None else best.hparams,
+        winner=None if choice is None else choice.line,
     )
+
+
+def _winner(world: "World", folder: Path, show: "Show") -> Choice | None:
+    """Let the best trials play fresh episodes and keep the winner; None without checkpoints."""
+    settings, workshop = world.settings, world.workshop
+    candidates = []
+    for trial, score, checkpoint in world.control.coordinator.shelf.best():
+        hparams = world.control.ledger.trials[trial].hparams
+        try:
+            path = Path(workshop.store.open(checkpoint).path)
+        except DamagedError as error:
+            show.line(f"trial {trial} cannot be chosen: {error}")
+            continue
+        own = None
+        if settings.command is None:
+            own = trial_settings(
+                {"game": settings.game, "training": settings.training}, hparams,
+                seed=settings.seed, trial=trial,
+            )  # fmt: skip
+        candidates.append(
+            Candidate(
+                trial=trial, checkpoint=path, settings=own, hparams=hparams,
+                score=score * world.sign,
+            )
+        )  # fmt: skip
+    if not candidates:
+        return None
+    episodes = settings.evaluation_episodes if settings.command is None else 0
+    if episodes:
+        trials = ", ".join(str(each.trial) for each in candidates)
+        show.line(f"the best by their scores, trials {trials}, play {episodes} fresh episodes each")
+
+    def progress(done: int, total: int) -> None:
+        if done and done % max(1, total // 4) == 0:
+            show.line(f"{done} of {total} episodes played")
+
+    try:
+        return pick_winner(
+            candidates, folder, episodes=episodes, seed=settings.seed, mode=settings.mode,
+            processes=len(world.nodes), progress=progress,
+        )  # fmt: skip
+    except LiveError as error:
+        show.line(f"no winner could be chosen: {error}")
+        return None
 
 
 def command_of(settings: LiveSettings) -> str:

@@ -136,19 +136,12 @@ def play(plan: Plan, folder: Path, video: Path, *, greedy: bool = False) -> floa
     Raises:
         LiveError: there is no checkpoint, or the game cannot be filmed.
     """
-    from simsched.live.ga3c.checkpoint import read_checkpoint
-    from simsched.live.ga3c.environment import EnvironmentGroup
-    from simsched.live.ga3c.network import build
+    from simsched.live.ga3c.trained import load_network
     from simsched.live.ga3c.video import record_video
 
     path = checkpoint_path(folder, 0)
     if not path.exists():
         raise LiveError(f"{path}: there is no checkpoint to play with")
     settings = plan.settings(0)
-    group = EnvironmentGroup(settings, 1)
-    network = build(
-        settings, group.observation_shape, group.observation_dtype, group.actions, seed=0
-    )
-    group.close()
-    network.load_state_dict(read_checkpoint(path)["network"])
+    network = load_network(path, settings)
     return record_video(network, settings, video, seed=settings.seed, greedy=greedy).score

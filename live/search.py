@@ -2,12 +2,13 @@
 
 import asyncio
 import fcntl
+import resource
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Literal, Protocol
 
 import msgspec
 
@@ -25,8 +26,9 @@ from simsched.live.parts import write_atomically
 from simsched.live.process_groups import kill_run
 from simsched.live.settings import LiveSettings, code_digest
 from simsched.live.status import Status
+from simsched.live.storage import sync_folder
 from simsched.live.watch import ALIVE, Watch
-from simsched.live.workshop import Workshop
+from simsched.live.workshop import ATTEMPTS, Workshop
 from simsched.live.world import How, World
 from simsched.messages import Hparams
 from simsched.recovery import replay
@@ -37,6 +39,8 @@ from simsched.searchers import Given, RandomSearcher
 SETTINGS = "settings.json"
 JOURNAL = "journal.jsonl"
 COMPLETION = "completion.jsonl"
+OPEN_FILES, OPEN_FILES_OF_A_NODE = 256, 6
+"""Logs, libraries and the like; a worker's channel, output, process and curve."""
 
 
 class Show(Protocol):
@@ -97,6 +101,7 @@ def run_search(
         LiveError: it cannot be run, or not go on; what was done stays, and can be resumed.
     """
     with ExitStack() as stack:
+        _allow_open_files(len(nodes))
         stack.enter_context(_locked(folder))
         if not resume:
             stack.enter_context(_nothing_left_of_nothing(folder))
@@ -149,30 +154,67 @@ class _Search:
         self.clock_us = 0
         self.recovered = False
         """Whether the newest control was read from a journal."""
-        if resume:
+        if resume and (_has_a_line(folder / JOURNAL) or (folder / ATTEMPTS).exists()):
             header = next(read_journal(folder / JOURNAL))
             assert isinstance(header, Header)  # noqa: S101 - read_journal has seen to it
             self.run = _same_search(header, settings, folder / JOURNAL)
             kill_run(self.run)
-        else:
+        else:  # new, or its coordinator died before it had begun
             write_atomically(folder / SETTINGS, _pretty(settings))
 
     def control(self, name: str, coordinator: Coordinator) -> Control:
         """Return the control plane of a journal, brought to its end if there is one."""
         path = self.folder / name
         ledger = Ledger(self.settings.plan.maximum)
-        self.recovered = path.exists()
+        self.recovered = _has_a_line(path)
         if self.recovered:
             _, at_us, tail = replay(path, coordinator, ledger)
-            file: BinaryIO = self.stack.enter_context(path.open("r+b"))
+            file = self.stack.enter_context(_opened(path, "r+b"))
             journal = Journal.reopen(file, tail)
             self.clock_us = max(self.clock_us, at_us, _alive_at(self.folder))
         else:
-            file = self.stack.enter_context(path.open("xb"))
+            file = self.stack.enter_context(_opened(path, "wb"))
             about = {"run": self.run, "settings": msgspec.to_builtins(self.settings)}
             journal = Journal(file, about, self.settings.plan.maximum)
             journal.sync()
+            sync_folder(self.folder)
         return Control(coordinator, ledger, journal)
+
+
+@contextmanager
+def _opened(path: Path, mode: Literal["r+b", "wb"]) -> Iterator[BinaryIO]:
+    """Open a journal; where an error ends the search, it is that which is told, and no other."""
+    file = path.open(mode)
+    try:
+        yield file
+    except BaseException:
+        with suppress(OSError):
+            file.close()
+        raise
+    file.close()
+
+
+def _has_a_line(journal: Path) -> bool:
+    """Whether a journal's first line is whole; before it is, nothing is done."""
+    try:
+        with journal.open("rb") as file:
+            return file.readline().endswith(b"\n")
+    except FileNotFoundError:
+        return False
+
+
+def _allow_open_files(nodes: int) -> None:
+    """Have the system allow as many open files as so many nodes take. Raises LiveError."""
+    needed = OPEN_FILES + OPEN_FILES_OF_A_NODE * nodes
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY or allowed >= needed:
+        return
+    if most != resource.RLIM_INFINITY and most < needed:
+        raise LiveError(
+            f"--nodes {nodes}: they take {needed:,} open files, and the system allows {most:,} "
+            "(ulimit -Hn)"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, most))
 
 
 @contextmanager
@@ -231,6 +273,8 @@ def _same_search(header: Header, settings: LiveSettings, path: Path) -> str:
             f"digest {settings.code}; this is {code_digest()}); resume it with that"
         )
     run: str = header.run["run"]
+    if not run.isalnum():  # it becomes part of a path
+        raise LiveError(f"{path}: line 1: {run!r} is no run's id")
     return run
 
 

@@ -70,14 +70,7 @@ class Store:
         folder = self.folder / f".attempt-{attempt}"
         if not os.path.lexists(folder / DATA):
             raise LiveError("it said that it had saved, but there is no checkpoint")
-        sums, size = {}, 0
-        for path in _files(folder / DATA):
-            with path.open("rb") as file:
-                sums[str(path.relative_to(folder))] = hashlib.file_digest(
-                    file, "sha256"
-                ).hexdigest()
-                size += file.tell()
-                os.fsync(file.fileno())
+        sums, size = _summed(folder, durable=True)
         manifest = Manifest(checkpoint.trial, checkpoint.step, state, sums, size)
         with (folder / MANIFEST).open("wb") as file:
             file.write(msgspec.json.encode(manifest))
@@ -85,9 +78,12 @@ class Store:
             os.fsync(file.fileno())
         _sync_folders(folder)
         target = self.path(checkpoint)
-        shutil.rmtree(target, ignore_errors=True)
+        older = target.with_name(f".older-{target.name}")
+        if target.exists():  # until the new one is there, the old one must not be lost
+            target.rename(older)
         folder.rename(target)
-        _sync_folder(self.folder)
+        sync_folder(self.folder)
+        shutil.rmtree(older, ignore_errors=True)
         return size
 
     def open(self, checkpoint: Checkpoint) -> Source:
@@ -98,13 +94,17 @@ class Store:
         """
         folder = self.path(checkpoint)
         manifest = self.manifest(checkpoint)
-        found = {str(path.relative_to(folder)): path for path in _files(folder / DATA)}
-        if set(found) != set(manifest.sha256):
+        try:
+            sums, _ = _summed(folder, durable=False)
+        except OSError as error:
+            raise DamagedError(f"{error.filename}: cannot be read: {error.strerror}") from None
+        if set(sums) != set(manifest.sha256):
             raise DamagedError(f"{folder}: files are missing, or were added")
-        for name, path in found.items():
-            with path.open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != manifest.sha256[name]:
-                    raise DamagedError(f"{path}: it is not what was saved: its SHA-256 differs")
+        for name, sha256 in sums.items():
+            if sha256 != manifest.sha256[name]:
+                raise DamagedError(
+                    f"{folder / name}: it is not what was saved: its SHA-256 differs"
+                )
         return Source(
             str((folder / DATA).absolute()), checkpoint.trial, checkpoint.step, manifest.state
         )
@@ -135,6 +135,12 @@ class Store:
 
     def sweep(self, keep: frozenset[Checkpoint]) -> None:
         """Delete what workers left unfinished, and all checkpoints but those to keep."""
+        for older in self.folder.glob(".older-*"):
+            target = older.with_name(older.name.removeprefix(".older-"))
+            if target.exists():
+                shutil.rmtree(older, ignore_errors=True)
+            else:
+                older.rename(target)
         for scratch in self.folder.glob(".attempt-*"):
             shutil.rmtree(scratch, ignore_errors=True)
         for checkpoint in self.here():
@@ -164,12 +170,30 @@ def _files(data: Path) -> Iterator[Path]:
         yield data
 
 
+def _summed(folder: Path, *, durable: bool) -> tuple[dict[str, str], int]:
+    """Return the SHA-256 of each file of a checkpoint, and the size of all in bytes.
+
+    Raises:
+        DamagedError: there are other things than files and folders.
+        OSError: the disk.
+    """
+    sums, size = {}, 0
+    for path in _files(folder / DATA):
+        with path.open("rb") as file:
+            sums[str(path.relative_to(folder))] = hashlib.file_digest(file, "sha256").hexdigest()
+            size += file.tell()
+            if durable:
+                os.fsync(file.fileno())
+    return sums, size
+
+
 def _sync_folders(folder: Path) -> None:
     for path in [folder, *(entry for entry in folder.rglob("*") if entry.is_dir())]:
-        _sync_folder(path)
+        sync_folder(path)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make durable which files are in a folder."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

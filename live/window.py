@@ -66,7 +66,8 @@ class Window:
         Raises:
             msgspec.ValidationError: `state` is none that a window gave.
         """
-        kept = msgspec.convert(state, WindowState) if state else WindowState(reports=int(count))
+        fresh = WindowState(reports=int(count), last_count=count)
+        kept = msgspec.convert(state, WindowState) if state else fresh
         self.unit = unit
         self.until = until
         self._rows = deque(Score(*row) for row in kept.rows)

@@ -27,6 +27,7 @@ from simsched.messages import Continue, Exploit, Hparams, Pause, TrialId, Verdic
 
 ATTEMPTS = "attempts.jsonl"
 GPU_PATIENCE_S = 10.0
+LEAST_FREE_BYTES = 4 << 20
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -122,10 +123,17 @@ class Workshop:
         self._touched.clear()
 
     def close(self) -> None:
-        """Close the curves."""
-        for curve in self._curves.values():
-            curve.sync()
-            curve.close()
+        """Close the curves. What a full disk does not take is trained again, or was told."""
+        for trial, curve in self._curves.items():
+            try:
+                curve.sync()
+                curve.close()
+            except OSError as error:
+                self.log.event(logging.ERROR, f"its curve is not whole: {error}", trial=trial)
+
+    def disk_is_full(self) -> bool:
+        """Whether there is no room for a checkpoint, or nearly none."""
+        return shutil.disk_usage(self.folder).free < LEAST_FREE_BYTES
 
     # Workers.
 
@@ -168,7 +176,8 @@ class Workshop:
         if source.trial == command.trial:
             kept = {name: source.state.get(name, 0) for name in Counters.__struct_fields__}
             return msgspec.convert(kept, Counters)
-        told = [milestone for milestone in curve.milestones if milestone <= command.count]
+        # A diverged trial's count is below the milestone that it told, so counts are compared.
+        told = [milestone for milestone, count in curve.counts.items() if count == command.count]
         return curve.milestones[max(told)] if told else Counters()
 
     def launch(
@@ -218,9 +227,12 @@ class Workshop:
     async def left(self, attempt: Attempt, node: Node, ending: Ending) -> None:
         """A worker and its group are gone; wait until its GPU memory is back."""
         self._output.pop(attempt.number, None)
+        self.welcomes.pop(attempt.number, None)
         before = self._memory.pop(attempt.number, None)
         await wait_for_gpu_memory(node, before, GPU_PATIENCE_S, ending.pids)
         shutil.rmtree(self.store.folder / f".attempt-{attempt.number}", ignore_errors=True)
+        self.curve(attempt.trial).sync()
+        self.curve(attempt.trial).close()
 
     def last_line(self, attempt: Attempt) -> str:
         """Return what a worker printed last."""

@@ -6,15 +6,18 @@ are carried out. So nothing is done that the journal does not know.
 """
 
 import asyncio
+import errno
 import logging
 import math
 import os
+import shutil
 import signal
 import socket
 import struct
 import tempfile
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -45,22 +48,26 @@ from simsched.events import (
     Withdraw,
 )
 from simsched.live import protocol
-from simsched.live.attempt import Attempt, Line, check_message, reason_of
+from simsched.live.attempt import Attempt, Garbage, Line, check_message, reason_of
 from simsched.live.errors import LiveError, NothingRanError
 from simsched.live.launch import describe_exit
 from simsched.live.nodes import Node
 from simsched.live.protocol import Counters
 from simsched.live.settings import LiveSettings
 from simsched.live.storage import DamagedError
+from simsched.live.wording import printable
 from simsched.live.workshop import Workshop
 from simsched.messages import Checkpoint
 
 logger = logging.getLogger("simsched.live.world")
 
 How: TypeAlias = Literal["done", "interrupted"]
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_PATIENCE_S = 5.0
 """How long a worker that has closed its channel may take to exit."""
 TICK_S = 0.5
+KILLED = -signal.SIGKILL
+"""Exit code of a worker that somebody else killed, or the system, short of memory."""
 
 
 class World:
@@ -97,7 +104,10 @@ class World:
         self._tick = tick
         self._begin_us, self._begin_s = clock_us, time.monotonic()
         self._by_token: dict[str, Attempt] = {}
+        self._alive: set[Attempt] = set()
+        """Those with a process, which may be leaving."""
         self._leaving: dict[int, asyncio.Task[None]] = {}
+        """By node: done when nobody is left there who was told to leave."""
         self._pending: list[Event] = []
         self._flush_is_due = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -120,14 +130,15 @@ class World:
         """
         loop = asyncio.get_running_loop()
         self._over = loop.create_future()
-        with tempfile.TemporaryDirectory(prefix="simsched-") as folder:  # mode 0700: ours alone
-            self._socket_path = Path(folder, "workers")
+        with _socket_folder(self.workshop.run) as folder:
+            self._socket_path = folder / "workers"
             server = await loop.create_unix_server(
                 lambda: Line(self._greet, self._hear, self._blame, self._hung_up),
                 str(self._socket_path),
             )
             ticker = loop.create_task(self._keep_ticking())
-            signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+            ignored = signal.SIG_IGN  # as nohup does
+            signals = [number for number in INTERRUPTS if signal.getsignal(number) != ignored]
             for number in signals:
                 loop.add_signal_handler(number, self.interrupt)
             try:
@@ -140,10 +151,10 @@ class World:
                 return await self._over
             finally:
                 ticker.cancel()
-                for number in signals:
-                    loop.remove_signal_handler(number)
                 server.close()
                 await self._end_all()
+                for number in signals:
+                    loop.remove_signal_handler(number)
 
     async def _keep_ticking(self) -> None:
         while True:
@@ -157,11 +168,16 @@ class World:
     def interrupt(self) -> None:
         """Ctrl-C: once saves and stops, twice stops now."""
         self._interrupts += 1
-        if self._interrupts == 1:
+        over = self._over is None or self._over.done()
+        if self._interrupts == 1 and not over:
             self.workshop.say("Interrupted: saving, then stopping. Once more stops at once.")
             self._offer(Interrupted(self.now_us()))
-        elif self._over is not None and not self._over.done():
+            return
+        if self._over is not None and not over:
             self._over.set_result("interrupted")
+        for attempt in self._alive:
+            if attempt.process is not None:
+                attempt.process.kill_now()
 
     async def _end_all(self) -> None:
         """End every process, however the run ended."""
@@ -169,13 +185,11 @@ class World:
             handle.cancel()
         for task in self._tasks:
             task.cancel()
-        grace_s = 0.0 if self._interrupts > 1 else self.settings.grace_s
-        processes = [each.process for each in self.attempts.values() if each.process is not None]
-        ends = [process.end(grace_s) for process in processes]
-        results = await asyncio.gather(*ends, *self._leaving.values(), return_exceptions=True)
-        for result in results:
-            if isinstance(result, Exception):
-                logger.error("%s", result)
+        for attempt in list(self._alive):
+            if attempt.state != "leaving":
+                attempt.failed = True  # nobody asks it politely
+                self._leave(attempt)
+        await asyncio.gather(*self._leaving.values(), return_exceptions=True)
 
     # Events.
 
@@ -213,21 +227,28 @@ class World:
             self._fail(LiveError("no node is left in service: workers keep failing on all of them"))
 
     def _fail(self, error: Exception) -> None:
+        if isinstance(error, OSError):
+            place = error.filename or self.workshop.folder
+            error = LiveError(
+                f"{place}: {error.strerror or error}; once that is mended, go on with: "
+                f"simsched live --resume {self.workshop.folder}"
+            )
         if self._over is not None and not self._over.done():
             self._over.set_exception(error)
+        else:
+            logger.error("%s", text_of(error))
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something that takes a while; an error in it ends the search."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
+        task.add_done_callback(self._note_end)
 
-        def ended(task: asyncio.Task[None]) -> None:
-            self._tasks.discard(task)
-            error = None if task.cancelled() else task.exception()
-            if isinstance(error, Exception):
-                self._fail(error)
-
-        task.add_done_callback(ended)
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            self._fail(error)
 
     # Commands.
 
@@ -289,6 +310,7 @@ class World:
         attempt.process = self.workshop.launch(
             attempt, node, command.hparams, str(self._socket_path), self._exited
         )
+        self._alive.add(attempt)
 
     async def _checked(self, attempt: Attempt, source: Checkpoint) -> protocol.Source | None:
         try:
@@ -327,6 +349,7 @@ class World:
             self._not_parked(attempt)
             return
         attempt.state = "parking"
+        attempt.said.discard(protocol.Saved)
         attempt.save_began_us = self.now_us()
         attempt.send(protocol.Park(str(self.workshop.store.scratch(attempt.number))))
         loop = asyncio.get_running_loop()
@@ -334,7 +357,7 @@ class World:
         loop.call_later(patience_s, self._parked_too_late, attempt)
 
     def _parked_too_late(self, attempt: Attempt) -> None:
-        if attempt.state == "parking":
+        if attempt.state == "parking" and not attempt.has_parked:
             logger.warning(
                 "it did not save within its grace; what it trained since its last checkpoint "
                 "is lost", extra=self.workshop.extra(attempt),  # noqa: S610
@@ -355,10 +378,12 @@ class World:
         attempt.state = "leaving"
         self._by_token.pop(attempt.token, None)
         attempt.send(protocol.Stop())
-        task = asyncio.get_running_loop().create_task(self._see_off(attempt))
+        before = self._leaving.get(attempt.node)
+        task = asyncio.get_running_loop().create_task(self._see_off(attempt, before))
+        task.add_done_callback(self._note_end)
         self._leaving[attempt.node] = task
 
-    async def _see_off(self, attempt: Attempt) -> None:
+    async def _see_off(self, attempt: Attempt, before: asyncio.Task[None] | None) -> None:
         grace_s = self.settings.grace_s
         try:
             if attempt.process is not None:
@@ -366,13 +391,14 @@ class World:
                 leave = process.end if attempt.failed else process.leave
                 ending = await leave(grace_s)
                 await self.workshop.left(attempt, self.nodes[attempt.node], ending)
-        except LiveError as error:
-            self._fail(error)
         finally:
+            self._alive.discard(attempt)
             if attempt.channel is not None:
                 attempt.channel.abort()
             if self.attempts.get(attempt.node) is attempt:
                 del self.attempts[attempt.node]
+        if before is not None:
+            await asyncio.wait([before])
 
     # What workers say and do.
 
@@ -392,10 +418,20 @@ class World:
     def _hear(self, attempt: Attempt, message: protocol.FromWorker) -> None:
         if attempt.state == "leaving" or attempt.failed:
             return
-        check_message(attempt, message)
+        try:
+            self._take(attempt, message)
+        except Garbage:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the search ends with it
+            self._fail(error)
+
+    def _take(self, attempt: Attempt, message: protocol.FromWorker) -> None:
+        curve = self.workshop.curve(attempt.trial)
+        check_message(attempt, message, curve.rows[-1] if curve.rows else None)
+        if isinstance(message, protocol.Reached | protocol.Saved):
+            attempt.said.add(type(message))
         now = self.now_us()
         attempt.heard_s = time.monotonic()
-        curve = self.workshop.curve(attempt.trial)
         if isinstance(message, protocol.Training):
             attempt.training_us = now
             attempt.load_us = round(message.load_s * 1e6) if math.isfinite(message.load_s) else 0
@@ -429,7 +465,7 @@ class World:
         attempt.progressed(counters, self.settings.unit, now)
         finite = message.score is not None and math.isfinite(message.score)
         score = message.score if finite else None
-        self.workshop.curve(attempt.trial).reached(message.step, counters, score)
+        self.workshop.curve(attempt.trial).reached(message.step, message.reached, counters, score)
         start_us, load_us, redo_us = attempt.spent(now)
         inner = None if score is None else score * self.sign
         if attempt.state != "parking":
@@ -444,19 +480,26 @@ class World:
 
     async def _keep(self, attempt: Attempt, state: dict[str, Any], began_us: int) -> None:
         """Make a checkpoint durable, then tell the coordinator."""
+        if all(name in state for name in Counters.__struct_fields__):
+            counters = Counters(state["steps"], state["episodes"], state["seconds"])
+            attempt.progressed(counters, self.settings.unit, self.now_us())
         count = attempt.count(self.settings.unit)
         parking = attempt.state == "parking"
         checkpoint = Checkpoint(attempt.trial, int(count)) if parking else attempt.saving
         assert checkpoint is not None  # noqa: S101 - a save is commanded with its checkpoint
         attempt.saving = None
         self.workshop.curve(attempt.trial).sync()
+        store = self.workshop.store
         try:
-            await asyncio.to_thread(self.workshop.store.commit, attempt.number, checkpoint, state)
+            await asyncio.to_thread(store.commit, attempt.number, checkpoint, state)
         except LiveError as error:
             self._failed(attempt, str(error))
             return
         except OSError as error:
             self._failed(attempt, f"its checkpoint could not be kept: {error}")
+            return
+        if attempt.failed and checkpoint not in self.control.coordinator.shelf:
+            store.delete(checkpoint)  # the coordinator does not wait for it any more
             return
         now = self.now_us()
         if parking:
@@ -479,13 +522,13 @@ class World:
 
     def _hung_up(self, attempt: Attempt) -> None:
         """The channel is closed. Most often the process exits, and says more."""
-        if attempt.state != "leaving" and not attempt.failed:
+        if attempt.state != "leaving" and not (attempt.failed or attempt.has_parked):
             asyncio.get_running_loop().call_later(
                 EXIT_PATIENCE_S, self._failed, attempt, "it closed its channel, but did not end"
             )
 
     def _exited(self, attempt: Attempt, exit_code: int) -> None:
-        if attempt.state != "leaving" and not attempt.failed:
+        if attempt.state != "leaving" and not (attempt.failed or attempt.has_parked):
             last = self.workshop.last_line(attempt)
             said = f"; its last line: {last}" if last else ""
             self._failed(attempt, f"{describe_exit(exit_code)}{said}")
@@ -508,9 +551,14 @@ class World:
         """A worker cannot go on: the coordinator decides what becomes of its trial."""
         if attempt.failed or attempt.state == "leaving":
             return
-        if not self._anybody_spoke and attempt.process is not None:
+        process = attempt.process
+        if not self._anybody_spoke and process is not None and process.exit_code != KILLED:
             self._fail(NothingRanError(f"{self.workshop.what}: {reason}; no worker said hello"))
             return
+        if attempt.state in ("saving", "parking") and self.workshop.disk_is_full():
+            self._fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+            return
+        reason = printable(reason)
         now = self.now_us()
         start_us, load_us, redo_us = attempt.spent(now)
         attempt.failed = True
@@ -522,6 +570,18 @@ class World:
                 now, attempt.node, attempt.number, reason, count, start_us, load_us, redo_us, spoilt
             )
         )
+
+
+@contextmanager
+def _socket_folder(run: str) -> Iterator[Path]:
+    """Make a folder that only this user can enter, where a killed coordinator's may still be."""
+    folder = Path(tempfile.gettempdir(), f"simsched-{run[:12]}")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_ours(transport: asyncio.Transport) -> bool:

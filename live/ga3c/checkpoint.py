@@ -7,6 +7,7 @@ not been trained on yet.
 """
 
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,9 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         LiveError: the file is missing or is no checkpoint.
     """
     try:
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of files that are none of ours
+            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         missing = KEYS - set(state)
     except Exception as error:  # torch.load raises a dozen unrelated classes
         raise LiveError(f"{path}: not a readable checkpoint: {type(error).__name__}") from error

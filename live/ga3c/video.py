@@ -13,9 +13,10 @@ import numpy as np
 from torch import nn
 
 from simsched.live.errors import LiveError
-from simsched.live.ga3c.evaluation import MAX_STEPS, Evaluation, Picture, evaluate, metadata
+from simsched.live.ga3c.evaluation import MAX_STEPS, Evaluation, evaluate
 from simsched.live.ga3c.games import FRAME_SKIP, canonical_game, is_atari
 from simsched.live.ga3c.settings import Settings
+from simsched.live.ga3c.twins import Picture, metadata
 
 if TYPE_CHECKING:
     from av import VideoStream
@@ -66,6 +67,7 @@ class VideoWriter:
     def __enter__(self) -> Self:
         """Open a temporary file beside the video; LiveError if that cannot be written."""
         with self._writing():
+            self._temporary.unlink(missing_ok=True)  # a link of that name would be followed
             self._container = self._av.open(
                 str(self._temporary), "w", format="mp4", options={"movflags": "+faststart"}
             )

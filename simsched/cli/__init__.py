@@ -15,6 +15,7 @@ COMMANDS = {
     "simulate": ("simulate", "Rehearse a search on a simulated cluster and compare schedulers."),
     "live": ("live", "Run a search for real on this machine."),
     "replay": ("replay", "Simulate a live run again and compare prediction and reality."),
+    "play": ("play", "Show the agent that a run trained, as a video or in a window."),
     "schedulers": ("schedulers", "List the schedulers, or explain one with its formulas."),
     "traces": ("traces", "List, show, check, import or synthesize learning curves."),
     "train": ("train", "Train one agent with GA3C."),

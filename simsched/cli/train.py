@@ -207,7 +207,7 @@ def _run(plan: "Plan", folder: Path, *, tensorboard: bool, to_stderr: bool) -> d
 
 def _require_film(plan: "Plan", video: Path) -> None:
     """Refuse a video that cannot be made before anything is trained."""
-    from simsched.live.ga3c.evaluation import require_pictures
+    from simsched.live.ga3c.twins import require_pictures
     from simsched.live.ga3c.video import VideoWriter
 
     VideoWriter(video)

@@ -18,11 +18,12 @@ from ale_py.vector_env import AtariVectorEnv
 from scripted_network import Scripted, uniform
 
 from simsched.live.errors import DivergedError, LiveError
-from simsched.live.ga3c import evaluation
+from simsched.live.ga3c import evaluation, twins
 from simsched.live.ga3c.environment import EnvironmentGroup
-from simsched.live.ga3c.evaluation import Picture, evaluate
+from simsched.live.ga3c.evaluation import evaluate
 from simsched.live.ga3c.games import atari_games
 from simsched.live.ga3c.settings import Settings
+from simsched.live.ga3c.twins import Picture
 from simsched.live.ga3c.video import VideoWriter, record_video
 
 pytestmark = pytest.mark.torch
@@ -117,10 +118,8 @@ def test_sticky_episodes_are_the_twins_too(
 
 
 def test_a_twin_that_goes_astray_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    true_reset = evaluation._AtariTwin.reset
-    monkeypatch.setattr(
-        evaluation._AtariTwin, "reset", lambda self, seed: true_reset(self, seed + 1)
-    )
+    true_reset = twins._AtariTwin.reset
+    monkeypatch.setattr(twins._AtariTwin, "reset", lambda self, seed: true_reset(self, seed + 1))
     with pytest.raises(LiveError, match=r"twin of Breakout .* went astray at step"):
         evaluate(uniform(4), Settings(game="Breakout"), seed=2, on_frame=lambda picture: None)
 

@@ -13,8 +13,9 @@ pytest.importorskip("ale_py")
 from scripted_network import Scripted, uniform
 
 from simsched.live.errors import DivergedError, LiveError
-from simsched.live.ga3c.evaluation import Picture, evaluate
+from simsched.live.ga3c.evaluation import evaluate
 from simsched.live.ga3c.settings import Settings
+from simsched.live.ga3c.twins import Picture
 from simsched.live.ga3c.video import VideoWriter, frames_per_s, record_video
 
 pytestmark = pytest.mark.torch

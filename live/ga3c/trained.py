@@ -1,0 +1,39 @@
+"""A trained network from a checkpoint, to be played with."""
+
+from pathlib import Path
+
+from torch import nn
+
+from simsched.live.errors import LiveError
+from simsched.live.ga3c.checkpoint import read_checkpoint
+from simsched.live.ga3c.environment import EnvironmentGroup
+from simsched.live.ga3c.network import build
+from simsched.live.ga3c.settings import Settings
+
+
+def load_network(checkpoint: Path, settings: Settings) -> nn.Module:
+    """Return the network of a checkpoint, on the processor.
+
+    Args:
+        checkpoint: what a worker saved; nothing in it is executed.
+        settings: those that it was trained with.
+
+    Raises:
+        LiveError: the file is no checkpoint, or is one of another game or network.
+    """
+    state = read_checkpoint(checkpoint)
+    group = EnvironmentGroup(settings, 1)
+    try:
+        network = build(
+            settings, group.observation_shape, group.observation_dtype, group.actions, seed=0
+        )
+    finally:
+        group.close()
+    try:
+        network.load_state_dict(state["network"])
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0].rstrip(":")
+        raise LiveError(
+            f"{checkpoint}: the weights are not those of a network for {settings.game}: {reason}"
+        ) from error
+    return network

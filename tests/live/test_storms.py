@@ -1,0 +1,124 @@
+"""Workers and coordinators are killed at random moments; the search must come out the same.
+
+Every seed is a storm of its own: what is killed, and when, is drawn from it, and so is the search.
+"""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("psutil")
+from fast_checks import Naive, check_end
+from fast_runs import Coordinator, Server, make_settings, processes_of, run_of, worker
+
+from simsched.live.settings import LiveSettings
+from simsched.schedulers import lookup
+
+SCHEDULERS = ("hypertrick", "successive-halving", "hyperband", "asha", "pbt", "random")
+IN_ANY_ORDER = ("successive-halving", "hyperband", "random")
+"""Schedulers whose decisions do not depend on the order in which reports arrive."""
+VICTIMS = ("worker", "two workers", "coordinator", "all")
+ALL = range(50)
+OFTEN = range(0, 50, 3)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+class Storm:
+    """One search, and what happens to it."""
+
+    def __init__(self, seed: int, server: Server, folder: Path) -> None:
+        self.dice = random.Random(f"storm {seed}")
+        self.server, self.folder = server, folder
+        self.scheduler = SCHEDULERS[seed % len(SCHEDULERS)]
+        self.nodes = 1 + seed // len(SCHEDULERS) % 3
+        self.settings = make_settings(
+            worker("--pace", "0.002"), scheduler=self.scheduler, nodes=self.nodes, workers=8,
+            retries=10, seed=seed, checkpoints=self.dice.choice(["milestone", "scheduler"]),
+        )  # fmt: skip
+        order_matters = self.scheduler not in IN_ANY_ORDER
+        self.decided = not order_matters or self.nodes == 1
+        """Whether the storm must not change any decision."""
+        self.victims = VICTIMS
+        if order_matters and self.nodes == 1:
+            # A worker that fails waits for its restart, and others overtake it.
+            self.victims = ("coordinator", "all")
+        self.killed: list[str] = []
+
+    def lines(self) -> int:
+        try:
+            return (self.folder / "journal.jsonl").read_bytes().count(b"\n")
+        except FileNotFoundError:
+            return 0
+
+    def run(self) -> None:
+        coordinator = self.start(resume=False)
+        for _ in range(self.dice.randint(2, 3)):
+            victim = self.dice.choice(self.victims)
+            if not self.moment_comes(coordinator):
+                break
+            self.kill(victim, coordinator)
+            if victim in ("coordinator", "all"):
+                assert coordinator.wait() == -signal.SIGKILL, coordinator.output
+                coordinator = self.start(resume=True)
+        assert coordinator.wait() == 0, coordinator.output
+        assert self.killed
+
+    def start(self, *, resume: bool) -> Coordinator:
+        return self.server.start(self.folder, self.settings, self.nodes, resume=resume)
+
+    def moment_comes(self, coordinator: Coordinator) -> bool:
+        """Wait until the journal has grown a little, and then a little; False at the end."""
+        enough = self.lines() + self.dice.randint(0, 9)
+        wait_s = self.dice.uniform(0, 0.03)
+        while self.lines() < enough:
+            if coordinator.is_over(0.003):
+                return False
+        return not coordinator.is_over(wait_s)
+
+    def kill(self, victim: str, coordinator: Coordinator) -> None:
+        while not (pids := children(coordinator.pid)) and victim != "coordinator":
+            if coordinator.is_over(0.003):
+                return
+        self.dice.shuffle(pids)
+        if victim == "worker":
+            pids = pids[:1]
+        elif victim == "two workers":
+            pids = pids[:2]
+        elif victim == "coordinator":
+            pids = [coordinator.pid]
+        elif self.dice.random() < 0.5 or not self.decided or self.nodes == 1:
+            pids = [coordinator.pid, *pids]
+        else:
+            pids = [*pids, coordinator.pid]
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        self.killed.append(victim)
+
+
+def children(pid: int) -> list[int]:
+    """Return the children of a coordinator; they stay its own until it has ended them."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [pytest.param(k, marks=[] if k in OFTEN else [pytest.mark.long]) for k in ALL],
+)
+def test_a_storm_changes_nothing(seed: int, server: Server, tmp_path: Path) -> None:
+    storm = Storm(seed, server, tmp_path / "run")
+    storm.run()
+    past = check_end(storm.folder, storm.settings)
+    fates = {course.fate for course in past.courses.values()}
+    assert fates <= {"finished", "stopped"}  # nobody is lost
+    if storm.decided:
+        assert past.courses == Naive(storm.settings).courses()
