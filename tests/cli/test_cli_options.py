@@ -194,7 +194,7 @@ def test_more_workers_than_recorded_trials(simsched: Run, here: Path) -> None:
             ["--game", "CartPole"],
             "no recorded curves are named 'CartPole'; did you mean CartPole-v1?",
         ),
-        (["--game", "zzzzzz"], "no recorded curves are named 'zzzzzz'; shipped: CartPole-v1"),
+        (["--game", "zzzzzz"], "no recorded curves are named 'zzzzzz'; shipped: Boxing"),
         (["--traces", "no.csv"], "no.csv: there is no such file"),
         (["--traces", "no.txt"], "no.txt: the suffix '.txt' is not known; it must be .parquet"),
         (["--traces", "."], ".: it is a folder; give one trace file"),
@@ -218,14 +218,14 @@ def test_curves_that_are_not_there(
             ["simulat"],
             (
                 "there is no command 'simulat' (did you mean 'simulate'?); "
-                "there are: simulate, live, schedulers, traces, train, record, nodes, replay, play "
+                "there are: simulate, live, replay, play, schedulers, traces, train, record, nodes "
                 "(see simsched --help)"
             ),
         ),
         (["SCHEDULERS"], "there is no command 'SCHEDULERS' (did you mean 'schedulers'?)"),
         (
             ["zzz"],
-            "there is no command 'zzz'; there are: simulate, live, schedulers, traces, train, record",
+            "there is no command 'zzz'; there are: simulate, live, ",
         ),
         (["--zzz"], "No such option"),
         (["simulate", "--nods", "3"], "No such option"),
