@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import resource
 import shutil
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -39,6 +40,9 @@ from simsched.searchers import Given, RandomSearcher
 SETTINGS = "settings.json"
 JOURNAL = "journal.jsonl"
 COMPLETION = "completion.jsonl"
+LOCK_PATIENCE_S, LOCK_POLL_S = 3.0, 0.05
+HEADER = b'{"record":"header",'
+"""How a journal begins."""
 OPEN_FILES, OPEN_FILES_OF_A_NODE = 256, 6
 """Logs, libraries and the like; a worker's channel, output, process and curve."""
 
@@ -195,12 +199,14 @@ def _opened(path: Path, mode: Literal["r+b", "wb"]) -> Iterator[BinaryIO]:
 
 
 def _has_a_line(journal: Path) -> bool:
-    """Whether a journal's first line is whole; before it is, nothing is done."""
+    """Whether there is more of a journal than a part of its first line: before, nothing is done."""
     try:
         with journal.open("rb") as file:
-            return file.readline().endswith(b"\n")
+            line = file.readline()
     except FileNotFoundError:
         return False
+    is_part = line.startswith(HEADER) or HEADER.startswith(line)
+    return line.endswith(b"\n") or not is_part
 
 
 def _allow_open_files(nodes: int) -> None:
@@ -233,13 +239,26 @@ def _nothing_left_of_nothing(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold a run's folder; LiveError if another coordinator holds it."""
+    """Hold a run's folder; LiveError if another coordinator holds it.
+
+    One that was killed while it started a worker holds it until that is a program of its own, and
+    can be recognized as the run's.
+    """
+    deadline_s = time.monotonic() + LOCK_PATIENCE_S
     with (folder / "lock").open("ab") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LiveError(f"{folder}: another simsched live runs this search") from None
+        while not _lock(lock):
+            if time.monotonic() > deadline_s:
+                raise LiveError(f"{folder}: another simsched live runs this search")
+            time.sleep(LOCK_POLL_S)
         yield
+
+
+def _lock(file: BinaryIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def read_settings(folder: Path) -> LiveSettings:

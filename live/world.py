@@ -114,6 +114,7 @@ class World:
         self._tasks: set[asyncio.Task[None]] = set()
         self._over: asyncio.Future[How] | None = None
         self._anybody_spoke = clock_us > 0
+        self._last_failure = ""
         self._interrupts = 0
         self._socket_path: Path | None = None
 
@@ -224,7 +225,12 @@ class World:
         elif coordinator.parked:
             self._over.set_result("interrupted")
         elif not coordinator.nodes and not coordinator.slots:
-            self._fail(LiveError("no node is left in service: workers keep failing on all of them"))
+            self._fail(
+                LiveError(
+                    "no node is left in service: workers keep failing on all of them; "
+                    f"the last: {self._last_failure}"
+                )
+            )
 
     def _fail(self, error: Exception) -> None:
         if isinstance(error, OSError):
@@ -408,10 +414,10 @@ class World:
         if attempt is None or attempt.greeted or not _is_ours(transport):
             return None
         attempt.greeted = True
-        self._anybody_spoke = True
         attempt.channel = transport
         attempt.heard_s = time.monotonic()
         if hello.protocol == protocol.PROTOCOL:
+            self._anybody_spoke = True
             attempt.send(self.workshop.welcomes.pop(attempt.number))
         return attempt
 
@@ -551,17 +557,17 @@ class World:
         """A worker cannot go on: the coordinator decides what becomes of its trial."""
         if attempt.failed or attempt.state == "leaving":
             return
-        process = attempt.process
+        process, reason = attempt.process, printable(reason)
         if not self._anybody_spoke and process is not None and process.exit_code != KILLED:
-            self._fail(NothingRanError(f"{self.workshop.what}: {reason}; no worker said hello"))
+            self._fail(NothingRanError(f"{self.workshop.what}: {reason}; nothing was trained"))
             return
         if attempt.state in ("saving", "parking") and self.workshop.disk_is_full():
             self._fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
             return
-        reason = printable(reason)
         now = self.now_us()
         start_us, load_us, redo_us = attempt.spent(now)
         attempt.failed = True
+        self._last_failure = f"trial {attempt.trial}: {reason}"
         logger.warning("failed: %s", reason, extra=self.workshop.extra(attempt))  # noqa: S610
         self.workshop.say(f"trial {attempt.trial}, attempt {attempt.number} failed: {reason}")
         count = attempt.count(self.settings.unit)

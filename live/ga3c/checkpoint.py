@@ -6,6 +6,7 @@ episodes in flight, because ale-py's vectorised emulators expose no state, and s
 not been trained on yet.
 """
 
+import io
 import os
 import warnings
 from collections.abc import Callable
@@ -22,12 +23,24 @@ from simsched.live.ga3c.settings import Settings, settings_from
 KEYS = {"network", "optimizer", "updates", "seconds", "steps", "episodes", "random"}
 
 
-def write_checkpoint(path: Path, state: dict[str, Any]) -> None:
-    """Write a checkpoint so that it is there whole and durable, or not at all."""
+def write_checkpoint(path: Path, state: dict[str, Any], *, durable: bool = True) -> None:
+    """Write a checkpoint so that it is there whole and durable, or not at all.
+
+    Args:
+        path: where.
+        state: what to write.
+        durable: False leaves it to the caller to wait for the disk, and to see to it that
+            nobody reads half a file.
+    """
+    buffer = io.BytesIO()  # torch writes in many small pieces
+    torch.save(state, buffer)
+    if not durable:
+        path.write_bytes(buffer.getbuffer())
+        return
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with temporary.open("wb") as file:
-            torch.save(state, file)
+            file.write(buffer.getbuffer())
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

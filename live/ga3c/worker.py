@@ -243,8 +243,12 @@ class Worker:
         except DivergedError as error:
             self.diverged = str(error)
 
-    def save(self, path: Path) -> bool:
-        """Write all that training needs, to a temporary file first.
+    def save(self, path: Path, *, durable: bool = True) -> bool:
+        """Write all that training needs: whole and durable, or not at all.
+
+        Args:
+            path: a file.
+            durable: False if the caller sees to that.
 
         Returns whether it did: a diverged trial is not saved.
         """
@@ -258,8 +262,8 @@ class Worker:
             if not bool(torch.isfinite(tensor).all()):  # it became so after the check
                 self.diverged = f"parameter {name} is not finite"
                 return False
-        settings = msgspec.to_builtins(self.settings)
-        write_checkpoint(path, {**state, **counters, "random": random_states, "settings": settings})
+        more = {**counters, "random": random_states, "settings": msgspec.to_builtins(self.settings)}
+        write_checkpoint(path, {**state, **more}, durable=durable)
         return True
 
     def _restore(self, path: Path, own: Counters | None) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What must hold of a live search with fast workers, whatever happened to it."""
 
 import json
+import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,13 +9,13 @@ from typing import Any, NamedTuple
 from fast_runs import processes_of, run_of
 from fast_worker import SECONDS_A_STEP, advance, score_of
 
+from simsched.coordinator import Coordinator
 from simsched.events import Reported
 from simsched.journal import Record, read_journal
 from simsched.ledger import Ledger
 from simsched.live.search import make_scheduler, policy_of
 from simsched.live.settings import LiveSettings
 from simsched.live.storage import Store
-from simsched.coordinator import Coordinator
 from simsched.messages import Checkpoint, Continue, Exploit, Hparams, Pause, Report, Stop, TrialId
 from simsched.recovery import replay
 
@@ -122,7 +123,9 @@ def check_end(folder: Path, settings: LiveSettings, *, sound: bool = True) -> Pa
     assert len(past.ledger.trials) == settings.workers
     assert all(record.fate is not None for record in past.ledger.trials.values())
     _nothing_told_twice(past)
-    assert processes_of(run_of(folder)) == []
+    run_id = run_of(folder)
+    assert processes_of(run_id) == []
+    assert not Path(tempfile.gettempdir(), f"simsched-{run_id[:12]}").exists()
     _no_checkpoint_leaked(folder, past, sound=sound)
     _curves_are_whole(folder, settings, past)
     (run,) = json.loads((folder / "results.json").read_bytes())["runs"]

@@ -4,6 +4,7 @@ A coordinator is forked from a server that has imported everything, which takes 
 second. So it is a process of its own, with workers of its own.
 """
 
+import ctypes
 import json
 import os
 import select
@@ -12,16 +13,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
 import psutil
+import pytest
 
-from simsched.live import search
+from simsched.live import process_groups, search
 from simsched.live.nodes import Node
+from simsched.live.outcome import Outcome
 from simsched.live.process_groups import is_alive, is_marked
 from simsched.live.settings import LiveSettings, code_digest
 from simsched.live.status import Status
@@ -56,9 +60,7 @@ def make_settings(command: str, **changes: Any) -> LiveSettings:
 
 def make_nodes(count: int) -> list[Node]:
     """Return nodes that share this machine's cores."""
-    return [
-        Node(number=k, name=f"node {k}", cores=(CORES[k % len(CORES)],)) for k in range(count)
-    ]
+    return [Node(number=k, name=f"node {k}", cores=(CORES[k % len(CORES)],)) for k in range(count)]
 
 
 class Says:
@@ -77,6 +79,16 @@ class Says:
         self.lines.append(text)
         if self._prints:
             print(text, flush=True)
+
+
+def search_here(folder: Path, settings: LiveSettings, *, resume: bool, show: Says) -> Outcome:
+    """Run a search in this process; afterwards it adopts no orphans, as before."""
+    folder.mkdir(exist_ok=True)
+    nodes = make_nodes(settings.nodes)
+    try:
+        return search.run_search(settings, nodes, folder, resume=resume, show=show)
+    finally:
+        ctypes.CDLL(None).prctl(process_groups.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 class Coordinator:
@@ -176,13 +188,36 @@ def processes_of(run: str) -> list[int]:
     return [pid for pid in psutil.pids() if is_marked(pid, marks) and is_alive(pid)]
 
 
+def journal(folder: Path) -> bytes:
+    """Return the journal of a run, if there is one yet."""
+    path = folder / "journal.jsonl"
+    return path.read_bytes() if path.exists() else b""
+
+
+def lines(folder: Path) -> int:
+    """Return how many lines the journal of a run has."""
+    return journal(folder).count(b"\n")
+
+
+def until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
+    """Wait until something holds."""
+    deadline_s = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.003)
+
+
 @contextmanager
-def deadline(seconds: float, what: str) -> Iterator[None]:
-    """Fail if the block, which must look at the time by `time.sleep`, takes longer."""
-    began_s = time.monotonic()
-    yield
-    took_s = time.monotonic() - began_s
-    assert took_s < seconds, f"{what} took {took_s:.1f} s"
+def small_disk(folder: Path, *options: str) -> Iterator[None]:
+    """Make a folder a small file system of its own; skips the test where that cannot be."""
+    folder.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(folder)]
+    if os.getuid() != 0 or subprocess.run(words, check=False, capture_output=True).returncode:
+        pytest.skip("no file system can be made here; root may, in most places")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def _coordinate(request: dict[str, Any]) -> int:
@@ -228,8 +263,10 @@ def _serve() -> None:
         try:
             code = _coordinate(request)
         except (ValueError, OSError) as error:
-            print(f"error: {error}")
+            print(f"error: {error}", flush=True)
             code = 2
+        except BaseException:  # noqa: BLE001 - this process ends here, whatever it was
+            traceback.print_exc()
         finally:
             sys.stdout.flush()
             sys.stderr.flush()

@@ -34,7 +34,7 @@ def score_of(skill, hparams, step):
     return round(skill + 0.2 * zlib.crc32(text.encode()) / 2**32, 9)
 
 
-class Over(Exception):
+class Over(Exception):  # noqa: N818 - no error
     """Nobody wants this trial any more."""
 
 
@@ -249,6 +249,8 @@ class Trial:
         if due("bad-state", self.steps):
             state["steps"] = "many"
         self.channel.send(type="saved", state=state)
+        if due("die-saved", self.steps):
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def misbehave(self):
         """Do what a worker should not, if it is time."""
@@ -282,6 +284,7 @@ class Trial:
             "negative": b'{"type":"beat","steps":-1}\n',
             "huge": b'{"type":"rows","rows":[[9e300,%d,99,1.0]]}\n' % 10**30,
             "backwards": b'{"type":"rows","rows":[[0.001,1,1,1.0]]}\n',
+            "same-episode": b'{"type":"rows","rows":[[99.0,99,%d,1.0]]}\n' % self.episodes,
             "long-line": b"x" * (2 << 20),
         }  # fmt: skip
         for kind, line in lines.items():

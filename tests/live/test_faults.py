@@ -1,6 +1,5 @@
 """Whatever a worker does, a search survives it, and its scheduler does not notice."""
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -10,10 +9,10 @@ from typing import Any
 import pytest
 
 pytest.importorskip("psutil")
-from fast_checks import Naive, Past, check_end, read
-from fast_runs import Coordinator, Server, make_settings, processes_of, run_of, worker
+from fast_checks import Naive, Past, check_end
+from fast_runs import Coordinator, Server, make_settings, worker
 
-from simsched.events import End, Failed, Reported, Start, TimerFired, Withdraw
+from simsched.events import Failed, Reported, Start, TimerFired, Withdraw
 from simsched.live.settings import LiveSettings
 from simsched.messages import Checkpoint
 
@@ -29,6 +28,7 @@ GARBAGE = {
     "huge": r"it sent a row that cannot be \(\[9e\+300, 10+.*\) on its channel",
     "zero-row": r"it sent a row that cannot be \(\[0.0, 0, 0, 1.0\]\) on its channel",
     "backwards": r"it sent a row that goes back \(\[0.001, 1, 1, 1.0\] after .*\) on its channel",
+    "same-episode": r"it sent a row that goes back \(\[99.0, 99, 4, .*\] after .*\) on its channel",
     "long-line": "it sent a line of more than 1,048,576 bytes on its channel",
     "flood": "it sent a flood of messages on its channel",
     "bad-state": r"it sent a state that cannot be \(Expected `int`.*steps`\) on its channel",
@@ -45,6 +45,7 @@ ENDS = {
     "claim": "it said that it had saved, but there is no checkpoint",
     "link": ".*data: a checkpoint is made of files and folders alone",
     "crash-save": "it was killed by SIGKILL",
+    "die-saved": "it was killed by SIGKILL",
     "hang-save": "it said nothing within 4 s",
 }
 """How else a worker fails, and what is made of it."""
@@ -172,6 +173,11 @@ def test_without_retries_the_first_failure_is_the_last(case: Any) -> None:
     assert len(past.events(Failed)) == 1
 
 
+def test_who_dies_while_its_checkpoint_is_taken_in_leaves_none(case: Any) -> None:
+    past = case(faults=["die-saved,step=14"], workers=6, retries=0, nodes=2).run()
+    assert {course.fate for course in past.courses.values()} == {"lost"}
+
+
 @pytest.mark.parametrize("scheduler", ["random", "hypertrick", "pbt"])
 def test_nan_is_a_result(case: Any, scheduler: str) -> None:
     past = case(faults=["nan,trial=1,step=14"], workers=3, scheduler=scheduler).run()
@@ -209,7 +215,10 @@ def test_where_no_node_is_left_the_search_can_go_on_later(case: Any, marks: Path
     coordinator = search.start()
     assert coordinator.wait() == 2
     last = coordinator.output.splitlines()[-1]
-    assert last == "error: no node is left in service: workers keep failing on all of them"
+    assert re.fullmatch(
+        "error: no node is left in service: workers keep failing on all of them; the last: "
+        r"trial \d: it ended with exit code 7; its last line: Segmentation fault", last,
+    )  # fmt: skip
     for trial in range(4):  # it is mended
         for times in range(9):
             (marks / f"0-{trial}-{times}").touch()

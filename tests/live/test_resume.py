@@ -6,11 +6,13 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +22,29 @@ pytest.importorskip("psutil")
 from fast_checks import Naive, check_end, read
 from fast_runs import (
     SPACE,
-    Coordinator,
     Says,
     Server,
-    make_nodes,
+    journal,
+    lines,
     make_settings,
     processes_of,
     run_of,
+    search_here,
+    small_disk,
+    until,
     worker,
 )
 
-from simsched.events import Failed, Interrupted, Parked, Start
+from simsched.events import Failed, Interrupted, Parked
 from simsched.journal import Journal
-from simsched.live import search
+from simsched.live import search, workshop
+from simsched.live.curves import RowTuple, TrialCurve
 from simsched.live.errors import LiveError
-from simsched.live.search import read_settings, run_search
+from simsched.live.search import read_settings
 from simsched.live.settings import LiveSettings
+from simsched.live.storage import Store
+from simsched.live.window import Reached, Score, Window
+from simsched.messages import Checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -45,20 +54,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 SETTINGS = make_settings(worker("--pace", "0.003"), scheduler="random", workers=4)
-
-
-def lines(folder: Path) -> int:
-    try:
-        return (folder / "journal.jsonl").read_bytes().count(b"\n")
-    except FileNotFoundError:
-        return 0
-
-
-def until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
-    deadline_s = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.003)
 
 
 @pytest.fixture
@@ -118,26 +113,26 @@ def test_a_torn_last_line_is_cut_off(server: Server, killed: Path) -> None:
 
 
 def test_a_flipped_byte_is_refused_with_its_line(server: Server, killed: Path) -> None:
-    journal = killed / "journal.jsonl"
-    whole = journal.read_bytes()
+    file = killed / "journal.jsonl"
+    whole = file.read_bytes()
     parts = whole.splitlines(keepends=True)
     for number in (1, 5, len(parts)):
         begin = sum(map(len, parts[: number - 1]))
         place = begin + len(parts[number - 1]) // 2
-        journal.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         line = refused(server, killed)
-        assert line.startswith(f"{journal}: line {number}: its check does not fit")
-    journal.write_bytes(whole)
+        assert line.startswith(f"{file}: line {number}: its check does not fit")
+    file.write_bytes(whole)
     goes_on(server, killed)
 
 
 def test_a_line_that_is_gone_is_refused(server: Server, killed: Path) -> None:
-    journal = killed / "journal.jsonl"
-    parts = journal.read_bytes().splitlines(keepends=True)
-    journal.write_bytes(b"".join(parts[:4] + parts[5:]))
-    assert refused(server, killed).startswith(f"{journal}: line 5: its check does not fit")
-    journal.unlink()
-    assert refused(server, killed).endswith(f"No such file or directory: '{journal}'")
+    file = killed / "journal.jsonl"
+    parts = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(parts[:4] + parts[5:]))
+    assert refused(server, killed).startswith(f"{file}: line 5: its check does not fit")
+    file.unlink()
+    assert refused(server, killed).endswith(f"No such file or directory: '{file}'")
 
 
 @pytest.mark.parametrize(
@@ -159,13 +154,11 @@ def test_changed_settings_are_refused(
     assert re.search(said, line), line
 
 
-def test_other_code_is_refused(
-    killed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_code_is_refused(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "code_digest", lambda: "0123456789abcdef")
     before = contents(killed)
-    with pytest.raises(LiveError, match="begun by other code .*; resume it with that"):
-        run_search(SETTINGS, make_nodes(1), killed, resume=True, show=Says())
+    with pytest.raises(LiveError, match=r"begun by other code .*; resume it with that"):
+        search_here(killed, SETTINGS, resume=True, show=Says())
     assert contents(killed) == before
 
 
@@ -298,25 +291,65 @@ def test_ctrl_c_twice_stops_at_once(tmp_path: Path) -> None:
     assert check_end(tmp_path / "run", settings).courses == Naive(settings).courses()
 
 
+def test_nohup_is_respected(tmp_path: Path) -> None:
+    """A signal that was ignored before stays so: the search outlives its terminal."""
+
+    class HangsUp(Says):
+        def line(self, text: str) -> None:
+            super().line(text)
+            os.kill(os.getpid(), signal.SIGHUP)
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        outcome = search_here(tmp_path / "run", SETTINGS, resume=False, show=HangsUp())
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert outcome.ended == "done"
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_who_is_just_leaving_is_not_forgotten(
+    server: Server, tmp_path: Path, *, twice: bool
+) -> None:
+    """The next worker waits for its node, where the last one does not want to go."""
+    folder = tmp_path / "run"
+    command = worker(faults=["stubborn,trial=0"])
+    grace_s = 30.0 if twice else 1.0
+    settings = make_settings(command, scheduler="random", workers=2, grace_s=grace_s)
+    coordinator = server.start(folder, settings, 1, resume=False)
+    until(lambda: b'"trial":1' in journal(folder))
+    assert len(processes_of(run_of(folder))) == 1
+    began_s = time.monotonic()
+    coordinator.signal(signal.SIGINT)
+    if twice:
+        time.sleep(0.3)
+        coordinator.signal(signal.SIGINT)
+    assert coordinator.wait() == 130, coordinator.output
+    assert time.monotonic() - began_s < 20
+    assert processes_of(run_of(folder)) == []
+    goes_on(server, folder, settings)
+
+
 # The disk.
 
 
+def fill(file: Path) -> None:
+    """Write until the disk is full."""
+    with file.open("wb", buffering=0) as ballast, suppress(OSError):
+        while True:
+            ballast.write(b"x" * 512)
+    assert shutil.disk_usage(file.parent).free < 4096
+
+
 def test_a_full_disk_ends_it_in_one_line(server: Server, tmp_path: Path) -> None:
-    if os.getuid() != 0:
-        pytest.skip("only root can make a small file system")
     small = tmp_path / "small"
-    small.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(small)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("no small file system can be made here")
-    try:
+    with small_disk(small, "size=400k"):
         folder = small / "run"
         ballast = small / "ballast"
         coordinator = server.start(folder, SETTINGS, 1, resume=False)
         until(lambda: lines(folder) >= 8)
-        with pytest.raises(OSError, match="No space"), ballast.open("wb", buffering=0) as file:
-            while True:
-                file.write(b"x" * 512)
+        fill(ballast)
         assert coordinator.wait() == 2, coordinator.output
         last = coordinator.output.splitlines()[-1]
         assert re.fullmatch(
@@ -326,15 +359,12 @@ def test_a_full_disk_ends_it_in_one_line(server: Server, tmp_path: Path) -> None
         assert processes_of(run_of(folder)) == []
         ballast.unlink()
         goes_on(server, folder)
-    finally:
-        subprocess.run(["umount", "-l", str(small)], check=True)
 
 
 def test_where_the_journal_cannot_be_written_nothing_more_is_done(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "run"
-    folder.mkdir()
     real, calls = Journal.sync, []
 
     def sync(journal: Journal) -> None:
@@ -345,7 +375,99 @@ def test_where_the_journal_cannot_be_written_nothing_more_is_done(
 
     monkeypatch.setattr(Journal, "sync", sync)
     with pytest.raises(LiveError, match="Input/output error; once that is mended, go on with: "):
-        run_search(SETTINGS, make_nodes(1), folder, resume=False, show=Says())
+        search_here(folder, SETTINGS, resume=False, show=Says())
     assert len(calls) == 9
     assert processes_of(run_of(folder)) == []
     goes_on(server, folder)
+
+
+def test_a_curve_that_cannot_be_written_ends_it(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    real, calls = TrialCurve.add, []
+
+    def add(curve: TrialCurve, rows: list[RowTuple]) -> None:
+        calls.append(rows)
+        if len(calls) == 9:
+            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), "rows.jsonl")
+        real(curve, rows)
+
+    monkeypatch.setattr(TrialCurve, "add", add)
+    with pytest.raises(LiveError, match=r"rows.jsonl: Disk quota exceeded; once that is mended"):
+        search_here(folder, SETTINGS, resume=False, show=Says())
+    goes_on(server, folder)
+
+
+def test_a_worker_that_cannot_save_on_a_full_disk_has_not_failed(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its trial would be lost after some retries, though nothing is wrong with it."""
+    folder, marks = tmp_path / "run", tmp_path / "marks"
+    marks.mkdir()
+    command = worker(faults=["claim,trial=1,times=1"], marks=marks)
+    settings = make_settings(command, scheduler="random", workers=3, retries=0)
+    monkeypatch.setattr(workshop, "LEAST_FREE_BYTES", 1 << 60)
+    with pytest.raises(LiveError, match="run: No space left on device; once that is mended"):
+        search_here(folder, settings, resume=False, show=Says())
+    goes_on(server, folder, settings)
+    assert read(folder, settings).events(Failed) == []
+
+
+def test_an_older_checkpoint_stands_until_the_newer_one_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are of one count; the coordinator dies between taking one away and putting the other."""
+    store, checkpoint = Store(tmp_path), Checkpoint(3, 20)
+
+    def save(text: str) -> None:
+        store.scratch(1).write_text(text)
+        store.commit(1, checkpoint, {"said": text})
+
+    save("old")
+    save("newer")
+    assert store.open(checkpoint).state == {"said": "newer"}
+    real = Path.rename
+
+    def rename(path: Path, target: Path) -> Path:
+        if path.name == ".attempt-1":
+            raise KeyboardInterrupt
+        return real(path, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(KeyboardInterrupt):
+        save("newest")
+    Store(tmp_path).sweep(frozenset([checkpoint]))
+    assert store.open(checkpoint).state == {"said": "newer"}
+    assert [path.name for path in tmp_path.iterdir()] == ["trial-0003-step-20"]
+    monkeypatch.undo()
+    save("newest")
+    (tmp_path / ".older-trial-0003-step-20").mkdir()
+    store.sweep(frozenset([checkpoint]))
+    assert store.open(checkpoint).state == {"said": "newest"}
+
+
+def test_a_curve_is_open_only_while_it_grows(tmp_path: Path) -> None:
+    """A search can have more trials than a process may have open files."""
+    curve = TrialCurve(tmp_path / "rows.jsonl")
+    files = len(os.listdir("/proc/self/fd"))
+    curve.add([(0.1, 10, 1, 0.5)])
+    assert len(os.listdir("/proc/self/fd")) == files + 1
+    curve.sync()
+    curve.close()
+    assert len(os.listdir("/proc/self/fd")) == files
+    curve.flush()
+    curve.sync()
+    curve.add([(0.2, 20, 2, 0.7)])
+    curve.close()
+    assert TrialCurve(tmp_path / "rows.jsonl").rows == [(0.1, 10, 1, 0.5), (0.2, 20, 2, 0.7)]
+
+
+def test_a_trial_with_anothers_weights_that_was_parked_counts_all_its_rows() -> None:
+    """It begins at its own milestone, with nothing of it in its state, and is parked soon after."""
+    window = Window("steps", 30, since=20, count=21.0)
+    window.add([Score(0.24, 24, 8, 1.0)])
+    assert window.milestone() is None
+    again = Window("steps", 30, window.state(), since=20)
+    again.add([Score(0.27, 27, 9, 2.0), Score(0.3, 30, 10, 6.0)])
+    assert again.milestone() == Reached(3.0, 30.0)

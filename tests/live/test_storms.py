@@ -6,7 +6,6 @@ Every seed is a storm of its own: what is killed, and when, is drawn from it, an
 import os
 import random
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,10 +13,7 @@ import pytest
 
 pytest.importorskip("psutil")
 from fast_checks import Naive, check_end
-from fast_runs import Coordinator, Server, make_settings, processes_of, run_of, worker
-
-from simsched.live.settings import LiveSettings
-from simsched.schedulers import lookup
+from fast_runs import Coordinator, Server, lines, make_settings, worker
 
 SCHEDULERS = ("hypertrick", "successive-halving", "hyperband", "asha", "pbt", "random")
 IN_ANY_ORDER = ("successive-halving", "hyperband", "random")
@@ -54,12 +50,6 @@ class Storm:
             self.victims = ("coordinator", "all")
         self.killed: list[str] = []
 
-    def lines(self) -> int:
-        try:
-            return (self.folder / "journal.jsonl").read_bytes().count(b"\n")
-        except FileNotFoundError:
-            return 0
-
     def run(self) -> None:
         coordinator = self.start(resume=False)
         for _ in range(self.dice.randint(2, 3)):
@@ -78,9 +68,9 @@ class Storm:
 
     def moment_comes(self, coordinator: Coordinator) -> bool:
         """Wait until the journal has grown a little, and then a little; False at the end."""
-        enough = self.lines() + self.dice.randint(0, 9)
+        enough = lines(self.folder) + self.dice.randint(0, 9)
         wait_s = self.dice.uniform(0, 0.03)
-        while self.lines() < enough:
+        while lines(self.folder) < enough:
             if coordinator.is_over(0.003):
                 return False
         return not coordinator.is_over(wait_s)
