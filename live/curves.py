@@ -7,7 +7,9 @@
     {"milestone": step, "reached": count, "steps": …, "episodes": …, "seconds": …, "score": …}
 
 What an attempt trained beyond the checkpoint that the next one starts from is lost: rows after
-those counters do not count. So a curve is what the trial's weights have seen.
+those counters do not count. So a curve is what the trial's weights have seen. But where the trial
+was over before it was back there, they are its curve after all, and stand in the file once more,
+after a start of attempt 0.
 """
 
 import math
@@ -59,6 +61,9 @@ class TrialCurve:
         self.scores: dict[int, float | None] = {}
         self.counters = Counters()
         """The newest that are known."""
+        self._lost: list[RowTuple] = []
+        """Rows that were lost, until as many episodes are trained again."""
+        self._lost_from = Counters()
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             self._read(path)
@@ -83,15 +88,38 @@ class TrialCurve:
         if line.row is not None:
             self.rows.append(line.row)
             self.counters = Counters(line.row[1], line.row[2], line.row[0])
+            if self._lost and line.row[2] >= self._lost[-1][2]:
+                self._lost = []
             return
         self.counters = Counters(line.steps, line.episodes, line.seconds)
         if line.milestone is not None:
             self.milestones[line.milestone] = self.counters
             self.counts[line.milestone] = line.reached
             self.scores[line.milestone] = line.score
+            if line.score is None:
+                self._lost = []
         else:
-            while self.rows and self.rows[-1][2] > line.episodes:
-                self.rows.pop()
+            self._cut(self.counters)
+
+    def _cut(self, counters: Counters) -> None:
+        """Take out the rows after these counters."""
+        place = len(self.rows)
+        while place and self.rows[place - 1][2] > counters.episodes:
+            place -= 1
+        cut = self.rows[place:]
+        del self.rows[place:]
+        if not self._lost:
+            self._lost, self._lost_from = cut, counters
+        elif counters.episodes < self._lost_from.episodes:
+            before = [row for row in cut if row[2] <= self._lost_from.episodes]
+            self._lost, self._lost_from = before + self._lost, counters
+
+    def _settle(self) -> None:
+        """The trial is over: what was lost, and not trained again as far, is its curve."""
+        if self._lost:
+            lost, self._lost = self._lost, []
+            start = _Line(start=0, **msgspec.structs.asdict(self._lost_from))
+            self._write([start, *(_Line(row=row) for row in lost)])
 
     def _write(self, lines: list[_Line]) -> None:
         for line in lines:
@@ -137,7 +165,8 @@ class TrialCurve:
             file.close()
 
     def trace(self, trial: TrialId, hparams: Hparams, fate: Fate) -> Trace | None:
-        """Return the curve as a trace; None if the trial never had a score."""
+        """Return the curve of a trial that is over as a trace; None if it never had a score."""
+        self._settle()
         if not self.rows:
             return None
         last = self.counters

@@ -5,6 +5,7 @@ that the installed packages have. Nothing in the folder is executed.
 """
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,7 +54,7 @@ def find_agent(run: Path, trial: int | None = None) -> Agent:
         LiveError: there is none; the message says which trials have one.
     """
     if run.is_file():
-        return _of_file(run, run.absolute().parent, trial)
+        return _of_file(run, _film_folder(run.parent), trial)
     if not run.is_dir():
         raise LiveError(f"{run}: there is no such folder or file")
     if (run / SETTINGS).is_file():
@@ -63,11 +64,17 @@ def find_agent(run: Path, trial: int | None = None) -> Agent:
     if (run / HPARAMS).is_file():
         return _of_best(run, trial)
     if (run / MANIFEST).is_file():
-        return _of_file(run / DATA, run, trial)
+        return _of_file(run / DATA, _film_folder(run), trial)
     raise LiveError(
         f"{run}: not the folder of a run: it has neither {SETTINGS}, of simsched live, nor "
         f"{PLAN_FILE}, of simsched train"
     )
+
+
+def _film_folder(folder: Path) -> Path:
+    """Return a checkpoint's folder; in a search, which deletes such folders, the search's."""
+    search = Path(os.path.normpath(folder / ".." / ".."))
+    return search if (search / SETTINGS).is_file() else folder
 
 
 def _of_search(run: Path, trial: int | None) -> Agent:

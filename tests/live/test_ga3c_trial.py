@@ -34,6 +34,7 @@ from simsched.live.errors import LiveError  # noqa: E402
 from simsched.live.ga3c.agents import AgentGroup  # noqa: E402
 from simsched.live.ga3c.checkpoint import read_checkpoint  # noqa: E402
 from simsched.live.ga3c.learner import Learner  # noqa: E402
+from simsched.live.ga3c.settings import Settings  # noqa: E402
 from simsched.live.ga3c.trainer import Trainer  # noqa: E402
 from simsched.live.ga3c.worker import Worker  # noqa: E402
 from simsched.live.ga3c_trial import trial_settings  # noqa: E402
@@ -150,6 +151,7 @@ def test_nothing_moves_while_it_waits_and_then_it_goes_on_at_once(
         later = trial.expect(Reached)
         assert set(threading.enumerate()) == threads
         assert later.steps > report.steps
+        assert later.seconds > report.seconds
         # What passed while it waited is in no counter: nobody trains 1000 steps in no time, but
         # the rows go on from where the clock stopped.
         assert trial.rows[report.episodes][0] >= trial.rows[report.episodes - 1][0]
@@ -352,6 +354,31 @@ def test_experience_of_the_old_weights_is_not_trained_on(
     assert adopted == [before + 1]  # the count goes on
     assert len(versions) > 100
     assert min(versions) == before + 1
+
+
+def test_a2c_begins_a_whole_rollout_with_the_donors_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    update = Trainer.update
+
+    def spied(trainer: Trainer, batch: Any, steps: int) -> Any:
+        sizes.append(len(batch))
+        return update(trainer, batch, steps)
+
+    monkeypatch.setattr(Trainer, "update", spied)
+    fields = {**TRAINING, "algorithm": "a2c", "agents": 2, "t_max": 4}
+    worker = Worker(Settings(game="CartPole-v1", **fields))
+    worker.save(tmp_path / "donor")
+    for _ in range(6):
+        worker.advance()  # two steps into the second rollout
+    worker.hold()
+    worker.adopt(tmp_path / "donor")
+    worker.go()
+    for _ in range(9):
+        worker.advance()
+    worker.close()
+    assert sizes == [8, 8, 8]
 
 
 def test_a_start_from_a_donor_has_the_trials_own_counters_and_draws(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from simsched.journal import Journal
 from simsched.live import search, workshop
 from simsched.live.curves import RowTuple, TrialCurve
 from simsched.live.errors import LiveError
+from simsched.live.protocol import Counters
 from simsched.live.search import read_settings
 from simsched.live.settings import LiveSettings
 from simsched.live.storage import Store
@@ -164,13 +165,14 @@ def test_other_code_is_refused(killed: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_second_coordinator_is_refused(server: Server, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    first = server.start(folder, SETTINGS, 1, resume=False)
-    until(lambda: lines(folder) >= 5)
-    second = server.start(folder, SETTINGS, 1, resume=True)
+    settings = make_settings(worker("--pace", 0.1), scheduler="random", workers=2)
+    first = server.start(folder, settings, 1, resume=False)
+    until(lambda: lines(folder) >= 2)
+    second = server.start(folder, settings, 1, resume=True)
     assert second.wait() == 2
     assert second.output == f"error: {folder}: another simsched live runs this search\n"
     assert first.wait() == 0
-    assert check_end(folder, SETTINGS).courses == Naive(SETTINGS).courses()
+    assert check_end(folder, settings).courses == Naive(settings).courses()
 
 
 def test_one_that_had_not_begun_begins(server: Server, tmp_path: Path) -> None:
@@ -461,6 +463,37 @@ def test_a_curve_is_open_only_while_it_grows(tmp_path: Path) -> None:
     curve.add([(0.2, 20, 2, 0.7)])
     curve.close()
     assert TrialCurve(tmp_path / "rows.jsonl").rows == [(0.1, 10, 1, 0.5), (0.2, 20, 2, 0.7)]
+
+
+def test_what_was_lost_stands_where_it_was_not_trained_again(tmp_path: Path) -> None:
+    """The search stops a trial that is still on its second way to where it had been."""
+
+    def rows(first: int, last: int, score: float) -> list[RowTuple]:
+        return [(k / 10, 3 * k, k, score) for k in range(first, last + 1)]
+
+    path = tmp_path / "rows.jsonl"
+    curve = TrialCurve(path)
+    curve.started(1, Counters())
+    curve.add(rows(1, 8, 1.0))
+    curve.started(2, Counters(12, 4, 0.4))
+    curve.add(rows(5, 7, 2.0))
+    assert curve.rows == rows(1, 4, 1.0) + rows(5, 7, 2.0)
+    curve.started(3, Counters(6, 2, 0.2))  # that checkpoint was damaged
+    curve.add(rows(3, 3, 3.0))
+    curve.close()
+    for _ in range(2):
+        curve = TrialCurve(path)
+        trace = curve.trace(0, {}, "stopped")
+        assert trace is not None
+        assert trace.score[:-1].tolist() == [1.0] * 8
+        assert trace.episodes.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 8]
+        curve.close()
+    curve.started(4, Counters(6, 2, 0.2))
+    curve.add(rows(3, 8, 4.0))  # as far as it had been
+    curve.close()
+    trace = TrialCurve(path).trace(0, {}, "finished")
+    assert trace is not None
+    assert trace.score[:-1].tolist() == [1.0] * 2 + [4.0] * 6
 
 
 def test_a_trial_with_anothers_weights_that_was_parked_counts_all_its_rows() -> None:

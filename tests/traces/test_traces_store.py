@@ -239,7 +239,7 @@ def test_load_finds_shipped_sets_in_any_case_and_offers_the_nearest(tmp_path, mo
     assert shipped() == ["CartPole-v1", "MsPacman"]
     assert load("mspacman").name == "MsPacman"
     assert load(tmp_path / "MsPacman.parquet").rows == 12
-    with pytest.raises(TraceError, match=r"'MsPackman'; did you mean MsPacman\? shipped: Boxing"):
+    with pytest.raises(TraceError, match=r"'MsPackman'; did you mean MsPacman\? shipped: CartPole"):
         load("MsPackman")
     with pytest.raises(TraceError, match=r"runs\.csv: there is no such file"):
         load("runs.csv")

@@ -151,8 +151,10 @@ def test_a_trials_newest_checkpoint_is_found(
     # The folder of a checkpoint, and the file in it, say themselves whose they are.
     folder = run / "checkpoints" / "trial-0003-step-900"
     for path in (folder, folder / "data"):
-        assert simsched("play", path, "--video", "a.mp4").good.out.startswith("trial 3, Breakout")
+        assert simsched("play", path).good.out.startswith("trial 3, Breakout: learning_rate 0.001")
         assert quickly[-1]["agent"].checkpoint == folder / "data"
+        # Not in the folder of the checkpoint: that is the search's to delete.
+        assert quickly[-1]["video"] == Path("run/play.mp4")
     assert simsched("play", folder, "--trial", 4).refusal.startswith("--trial 4: ")
     winner(run, checkpoint, trial=7)
     simsched("play", run, "--trial", 7).good  # noqa: B018
