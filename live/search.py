@@ -30,7 +30,7 @@ from simsched.live.status import Status
 from simsched.live.storage import sync_folder
 from simsched.live.watch import ALIVE, Watch
 from simsched.live.workshop import ATTEMPTS, Workshop
-from simsched.live.world import How, World
+from simsched.live.world import How, World, socket_folder
 from simsched.messages import Hparams
 from simsched.recovery import replay
 from simsched.retries import Policy
@@ -115,7 +115,8 @@ def run_search(
         stack.callback(workshop.close)
         control = search.control(JOURNAL, _first(settings))
         coordinator = control.coordinator
-        workshop.store.sweep(frozenset(coordinator.shelf.durable))
+        if not _has_a_line(folder / COMPLETION):
+            workshop.store.sweep(frozenset(coordinator.shelf.durable))
         watch = Watch(folder, settings, configurations(settings), nodes, show.update)
         stack.callback(watch.close)
         adopt_orphans()
@@ -138,8 +139,12 @@ def run_search(
             if not rest.finished:
                 show.line("the search is over; training on what it stopped")
                 second = search.control(COMPLETION, rest)
+                workshop.store.sweep(frozenset(coordinator.shelf.durable | rest.shelf.durable))
                 _, how = run(second, recovered=search.recovered)
                 completed = second.ledger
+                if how == "done":
+                    best = (*coordinator.shelf.best(), *rest.shelf.best())
+                    workshop.store.sweep(frozenset(checkpoint for _, _, checkpoint in best))
         return finish(world, how, folder, show, completed)
 
 
@@ -163,6 +168,7 @@ class _Search:
             assert isinstance(header, Header)  # noqa: S101 - read_journal has seen to it
             self.run = _same_search(header, settings, folder / JOURNAL)
             kill_run(self.run)
+            shutil.rmtree(socket_folder(self.run), ignore_errors=True)
         else:  # new, or its coordinator died before it had begun
             write_atomically(folder / SETTINGS, _pretty(settings))
 

@@ -65,7 +65,7 @@ class LiveSettings(msgspec.Struct, frozen=True, kw_only=True):
     silent_after_s: float = 60.0
     """A worker that says nothing for so long is taken for hung."""
     start_timeout_s: float = 120.0
-    """How long a worker may take until it says hello."""
+    """How long a worker may take until it begins to train."""
     grace_s: float = 10.0
     """How long a worker may take to save or to leave when asked, and again after SIGTERM."""
     backoff_s: float = 1.0

@@ -115,6 +115,7 @@ class World:
         self._over: asyncio.Future[How] | None = None
         self._anybody_spoke = clock_us > 0
         self._last_failure = ""
+        self._ticked_s = time.monotonic()
         self._interrupts = 0
         self._socket_path: Path | None = None
 
@@ -131,7 +132,7 @@ class World:
         """
         loop = asyncio.get_running_loop()
         self._over = loop.create_future()
-        with _socket_folder(self.workshop.run) as folder:
+        with _made(socket_folder(self.workshop.run)) as folder:
             self._socket_path = folder / "workers"
             server = await loop.create_unix_server(
                 lambda: Line(self._greet, self._hear, self._blame, self._hung_up),
@@ -541,9 +542,13 @@ class World:
 
     def _look_after_the_silent(self) -> None:
         now_s = time.monotonic()
+        # Time in which this process itself stood still is nobody's silence.
+        stood_s = max(0.0, now_s - self._ticked_s - 2 * TICK_S)
+        self._ticked_s = now_s
         for attempt in list(self.attempts.values()):
             if attempt.process is not None:
                 attempt.process.reap_orphans()
+            attempt.heard_s += stood_s
             silent_s = now_s - attempt.heard_s
             if attempt.state in ("leaving", "reported") or attempt.failed:
                 continue
@@ -578,11 +583,14 @@ class World:
         )
 
 
+def socket_folder(run: str) -> Path:
+    """Return where the socket of a run's coordinator is, while it runs or if it was killed."""
+    return Path(tempfile.gettempdir(), f"simsched-{run[:12]}")
+
+
 @contextmanager
-def _socket_folder(run: str) -> Iterator[Path]:
-    """Make a folder that only this user can enter, where a killed coordinator's may still be."""
-    folder = Path(tempfile.gettempdir(), f"simsched-{run[:12]}")
-    shutil.rmtree(folder, ignore_errors=True)
+def _made(folder: Path) -> Iterator[Path]:
+    """Make a folder that only this user can enter."""
     folder.mkdir(mode=0o700)
     try:
         yield folder

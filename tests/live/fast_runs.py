@@ -194,9 +194,10 @@ def journal(folder: Path) -> bytes:
     return path.read_bytes() if path.exists() else b""
 
 
-def lines(folder: Path) -> int:
-    """Return how many lines the journal of a run has."""
-    return journal(folder).count(b"\n")
+def lines(file: Path) -> int:
+    """Return how many lines a file has, or the journal of a run."""
+    path = file if file.suffix else file / "journal.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
 def until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:

@@ -679,7 +679,9 @@ def test_a_hand_over_costs_little(training: dict[str, Any], tmp_path: Path) -> N
     The coordinator here answers at once; what its journal costs comes on top.
     """
     program = [sys.executable, "-c", HAND_OVER]
-    told = welcome(tmp_path, until=400, training=training)
+    # It learns next to nothing, so that no episode becomes so long that it spans milestones.
+    hparams = {"learning_rate": 1e-7, "gamma": 0.99, "t_max": 5}
+    told = welcome(tmp_path, until=400, training=training, hparams=hparams)
     with in_a_process(tmp_path, told, program) as trial:
         for k in range(300):
             trial.expect(Reached)
@@ -690,7 +692,7 @@ def test_a_hand_over_costs_little(training: dict[str, Any], tmp_path: Path) -> N
         assert trial.process.wait(PATIENCE_S) == 0
     gaps = json.loads((tmp_path / "gaps.json").read_text())
     assert len(gaps) >= 200
-    assert statistics.median(gaps) < 0.005
+    assert statistics.median(gaps) < 0.005, sorted(gaps)
 
 
 def test_the_driver_sees_what_a_trial_raises(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 pytest.importorskip("psutil")
@@ -504,3 +505,27 @@ def test_a_trial_with_anothers_weights_that_was_parked_counts_all_its_rows() -> 
     again = Window("steps", 30, window.state(), since=20)
     again.add([Score(0.27, 27, 9, 2.0), Score(0.3, 30, 10, 6.0)])
     assert again.milestone() == Reached(3.0, 30.0)
+
+
+def test_a_coordinator_that_stood_still_does_not_blame_its_workers(
+    server: Server, tmp_path: Path
+) -> None:
+    """As when somebody stops it, or closes the laptop: nobody was silent, nobody listened."""
+    folder = tmp_path / "run"
+    settings = make_settings(
+        worker("--pace", 0.1), scheduler="random", workers=2, silent_after_s=2.0
+    )
+    coordinator = server.start(folder, settings, 1, resume=False)
+    until(lambda: lines(folder) >= 3)  # it trains
+    workers = psutil.Process(coordinator.pid).children(recursive=True)
+    coordinator.signal(signal.SIGSTOP)
+    for each in workers:
+        each.suspend()
+    time.sleep(3.5)
+    coordinator.signal(signal.SIGCONT)
+    time.sleep(0.7)  # it looks after them before they have said anything
+    for each in workers:
+        each.resume()
+    assert coordinator.wait() == 0
+    check_end(folder, settings)
+    assert b'"type":"failed"' not in (folder / "journal.jsonl").read_bytes()

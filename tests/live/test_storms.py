@@ -6,21 +6,31 @@ Every seed is a storm of its own: what is killed, and when, is drawn from it, an
 import os
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 pytest.importorskip("psutil")
 from fast_checks import Naive, check_end
-from fast_runs import Coordinator, Server, lines, make_settings, worker
+from fast_runs import Coordinator, Server, lines, make_settings, processes_of, run_of, worker
+
+from simsched.traces import read as read_traces
 
 SCHEDULERS = ("hypertrick", "successive-halving", "hyperband", "asha", "pbt", "random")
 IN_ANY_ORDER = ("successive-halving", "hyperband", "random")
 """Schedulers whose decisions do not depend on the order in which reports arrive."""
 VICTIMS = ("worker", "two workers", "coordinator", "all")
 ALL = range(50)
-OFTEN = range(0, 50, 3)
+OFTEN = [seed for seed in ALL if seed % 5 in (0, 2)]
+
+
+def seeds(all_of_them: range, often: Collection[int]) -> list[Any]:
+    """Return seeds, marked `long` but for some."""
+    return [pytest.param(k, marks=[] if k in often else [pytest.mark.long]) for k in all_of_them]
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +101,8 @@ class Storm:
         else:
             pids = [*pids, coordinator.pid]
         for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it was just ending
+                os.kill(pid, signal.SIGKILL)
         self.killed.append(victim)
 
 
@@ -100,10 +111,7 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [pytest.param(k, marks=[] if k in OFTEN else [pytest.mark.long]) for k in ALL],
-)
+@pytest.mark.parametrize("seed", seeds(ALL, OFTEN))
 def test_a_storm_changes_nothing(seed: int, server: Server, tmp_path: Path) -> None:
     storm = Storm(seed, server, tmp_path / "run")
     storm.run()
@@ -112,3 +120,34 @@ def test_a_storm_changes_nothing(seed: int, server: Server, tmp_path: Path) -> N
     assert fates <= {"finished", "stopped"}  # nobody is lost
     if storm.decided:
         assert past.courses == Naive(storm.settings).courses()
+
+
+@pytest.mark.parametrize("seed", seeds(range(6), range(1)))
+def test_training_on_what_was_stopped_survives_too(
+    seed: int, server: Server, tmp_path: Path
+) -> None:
+    """With --complete the rest of every trial follows the search, in a journal of its own."""
+    storm = Storm(seed, server, tmp_path / "run")
+    scheduler = ("hypertrick", "successive-halving")[seed % 2]
+    storm.settings = msgspec.structs.replace(
+        storm.settings, scheduler=scheduler, complete=True, checkpoints="milestone"
+    )
+    coordinator = storm.start(resume=False)
+    second = storm.folder / "completion.jsonl"
+    for _ in range(3):
+        enough = lines(second) + storm.dice.randint(1, 4)
+        while lines(second) < enough and not coordinator.is_over(0.003):
+            pass
+        if not coordinator.is_over():
+            storm.kill(storm.dice.choice(("coordinator", "all")), coordinator)
+            assert coordinator.wait() == -signal.SIGKILL, coordinator.output
+            coordinator = storm.start(resume=True)
+    assert coordinator.wait() == 0, coordinator.output
+    assert storm.killed
+    traces = read_traces(storm.folder / "curves.parquet").traces
+    assert [trace.end for trace in traces] == ["complete"] * 8
+    assert {int(trace.steps[-1]) for trace in traces} == {30}
+    for trace in traces:
+        assert trace.episodes[:-1].tolist() == list(range(1, 11))
+    assert len(list((storm.folder / "checkpoints").iterdir())) <= 6
+    assert processes_of(run_of(storm.folder)) == []
