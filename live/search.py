@@ -115,8 +115,12 @@ def run_search(
         stack.callback(workshop.close)
         control = search.control(JOURNAL, _first(settings))
         coordinator = control.coordinator
-        if not _has_a_line(folder / COMPLETION):
-            workshop.store.sweep(frozenset(coordinator.shelf.durable))
+
+        def sweep() -> None:
+            if not _has_a_line(folder / COMPLETION):
+                workshop.store.sweep(frozenset(coordinator.shelf.durable))
+
+        sweep()
         watch = Watch(folder, settings, configurations(settings), nodes, show.update)
         stack.callback(watch.close)
         adopt_orphans()
@@ -132,6 +136,7 @@ def run_search(
             return world, how
 
         world, how = run(control, recovered=search.recovered)
+        sweep()  # a worker that died last may have left a checkpoint that nobody waited for
         completed: Ledger | None = None
         if how == "done" and settings.complete:
             policy = msgspec.structs.replace(policy_of(settings), delete=False, max_time_us=None)

@@ -1,7 +1,6 @@
 """What must hold of a live search with fast workers, whatever happened to it."""
 
 import json
-import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from simsched.ledger import Ledger
 from simsched.live.search import make_scheduler, policy_of
 from simsched.live.settings import LiveSettings
 from simsched.live.storage import Store
+from simsched.live.world import socket_folder
 from simsched.messages import Checkpoint, Continue, Exploit, Hparams, Pause, Report, Stop, TrialId
 from simsched.recovery import replay
 
@@ -125,7 +125,7 @@ def check_end(folder: Path, settings: LiveSettings, *, sound: bool = True) -> Pa
     _nothing_told_twice(past)
     run_id = run_of(folder)
     assert processes_of(run_id) == []
-    assert not Path(tempfile.gettempdir(), f"simsched-{run_id[:12]}").exists()
+    assert not socket_folder(run_id).exists()
     _no_checkpoint_leaked(folder, past, sound=sound)
     _curves_are_whole(folder, settings, past)
     (run,) = json.loads((folder / "results.json").read_bytes())["runs"]

@@ -46,6 +46,7 @@ from simsched.live.search import read_settings
 from simsched.live.settings import LiveSettings
 from simsched.live.storage import Store
 from simsched.live.window import Reached, Score, Window
+from simsched.live.world import socket_folder
 from simsched.messages import Checkpoint
 
 
@@ -59,14 +60,16 @@ SETTINGS = make_settings(worker("--pace", "0.003"), scheduler="random", workers=
 
 
 @pytest.fixture
-def killed(server: Server, tmp_path: Path) -> Path:
+def killed(server: Server, tmp_path: Path) -> Iterator[Path]:
     """The folder of a search whose coordinator was killed half-way."""
     folder = tmp_path / "run"
     coordinator = server.start(folder, SETTINGS, 1, resume=False)
     until(lambda: lines(folder) >= 12)
     coordinator.signal(signal.SIGKILL)
     assert coordinator.wait() == -signal.SIGKILL
-    return folder
+    socket = socket_folder(run_of(folder))
+    yield folder
+    shutil.rmtree(socket, ignore_errors=True)
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -187,6 +190,7 @@ def test_one_that_had_not_begun_begins(server: Server, tmp_path: Path) -> None:
         until(lambda: lines(folder) >= 1)
         coordinator.signal(signal.SIGKILL)
         coordinator.wait()
+        shutil.rmtree(socket_folder(run_of(folder)), ignore_errors=True)
         (folder / "journal.jsonl").unlink()
         (folder / "attempts.jsonl").unlink(missing_ok=True)
     goes_on(server, folder)
