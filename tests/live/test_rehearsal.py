@@ -132,7 +132,7 @@ def test_curves_of_something_else_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "nodes", "note"),
     [
-        ({"game": "Pong"}, cores(2), "there are no recorded curves of Pong"),
+        ({"game": "Qbert"}, cores(2), "there are no recorded curves of Qbert"),
         ({"game": None, "command": "x"}, cores(2), "there are no recorded curves of a command"),
         (
             {},
@@ -171,4 +171,4 @@ def test_the_files_of_curves(tmp_path: Path) -> None:
     breakout = recorded_curves("MinAtar/Breakout-v1")
     assert breakout is not None
     assert breakout.meta.game == "MinAtar/Breakout-v1"
-    assert recorded_curves("Pong") is None
+    assert recorded_curves("Qbert") is None
