@@ -32,7 +32,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +50,8 @@ SPACE = {
     "rate": {"type": "real", "low": 0.02, "high": 0.3, "log": True},
     "level": {"type": "real", "low": 0.1, "high": 1.0},
 }
+# The program of a node in a crowd:
 HAND_ON = """sh -c 'echo "$SIMSCHED_SOCKET $SIMSCHED_TOKEN $$" >"$0"; exec sleep 9999' {fifo}"""
-"""The program of a node in a crowd."""
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -159,10 +158,9 @@ def processor(nodes: int, phases: int) -> dict[str, Any]:
             assert process.poll() is None
             time.sleep(0.5)
         used_s, over_s = cpu_seconds(process.pid) - before, time.monotonic() - since
-        ending_s = time.monotonic()
         assert process.wait() == 0
-        ended_s = time.monotonic() - ending_s
-        crowd.terminate()
+        ended_s = time.monotonic() - since - over_s
+        crowd.kill()
         crowd.wait()
         (run,) = json.loads((folder / "run" / "results.json").read_bytes())["runs"]
     assert [trial["fate"] for trial in run["trials"]] == ["finished"] * nodes
@@ -216,7 +214,7 @@ class Speaker:
         if not part:
             return None
         *lines, self.buffer = (self.buffer + part).split(b"\n")
-        return [json.loads(line) for line in lines]
+        return list(map(json.loads, lines))
 
 
 class Crowd:
@@ -277,25 +275,23 @@ def keep(found: dict[str, Any]) -> None:
         file.write(json.dumps(about | rounded) + "\n")
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Measure what the command line asks for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--hand-over", action="store_true")
     parser.add_argument("--milestones", type=int, default=300, help="of each worker")
     parser.add_argument("--processor", type=int, metavar="N", help="nodes")
     parser.add_argument("--phases", type=int, default=40, help="seconds, with --processor")
     parser.add_argument("--coordinate", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--crowd", help=argparse.SUPPRESS)
-    asked = parser.parse_args(words)
+    asked = parser.parse_args()
     if asked.coordinate is not None:
         coordinate(asked.coordinate)
     elif asked.crowd is not None:
         Crowd(asked.crowd).serve()
-    if asked.hand_over:
-        for nodes in (1, 2):
-            keep(hand_over(nodes, asked.milestones))
+    for nodes in (1, 2) if asked.hand_over else ():
+        keep(hand_over(nodes, asked.milestones))
     if asked.processor is not None:
         keep(processor(asked.processor, asked.phases))
 

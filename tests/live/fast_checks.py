@@ -5,7 +5,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fast_runs import processes_of, run_of
+from fast_runs import Server, processes_of, run_of
 from fast_worker import SECONDS_A_STEP, advance, score_of
 
 from simsched.coordinator import Coordinator
@@ -132,6 +132,13 @@ def check_end(folder: Path, settings: LiveSettings, *, sound: bool = True) -> Pa
     fates = {trial["trial"]: trial["fate"] for trial in run["trials"]}
     assert fates == {trial: record.fate for trial, record in past.ledger.trials.items()}
     return past
+
+
+def goes_on(server: Server, folder: Path, settings: LiveSettings) -> None:
+    """Resume a search on one node, and compare with what should have come of it."""
+    coordinator = server.start(folder, settings, 1, resume=True)
+    assert coordinator.wait() == 0, coordinator.output
+    assert check_end(folder, settings).courses == Naive(settings).courses()
 
 
 def _nothing_told_twice(past: Past) -> None:

@@ -19,6 +19,8 @@ import sys
 import time
 import zlib
 
+from fast_faults import LINES, SAME_EPISODE, Faults
+
 SECONDS_A_STEP = 0.01
 """What a step counts for, however long it takes: so `seconds` is repeatable too."""
 
@@ -36,40 +38,6 @@ def score_of(skill, hparams, step):
 
 class Over(Exception):  # noqa: N818 - no error
     """Nobody wants this trial any more."""
-
-
-class Faults:
-    """What is to go wrong, and what has."""
-
-    def __init__(self, texts, marks, trial):
-        self.marks, self.trial, self.node = marks, trial, os.environ["SIMSCHED_NODE"]
-        self.faults = []
-        for text in texts:
-            kind, *pairs = text.split(",")
-            self.faults.append((kind, dict(pair.split("=") for pair in pairs)))
-
-    def due(self, kind, step=None):
-        """Tell whether a fault is to happen now, and count it."""
-        for number, (name, only) in enumerate(self.faults):
-            if name != kind or int(only.get("trial", self.trial)) != self.trial:
-                continue
-            if only.get("node", self.node) != self.node:
-                continue
-            if step is not None and step < int(only.get("step", 1)):
-                continue
-            if "times" in only and not self._count(f"{number}-{self.trial}", int(only["times"])):
-                continue
-            return True
-        return False
-
-    def _count(self, name, most):
-        for done in range(most):
-            try:
-                os.close(os.open(f"{self.marks}/{name}-{done}", os.O_CREAT | os.O_EXCL))
-            except FileExistsError:
-                continue
-            return True
-        return False
 
 
 class Channel:
@@ -102,7 +70,7 @@ class Channel:
 class Trial:
     """Trains one trial, as it is told."""
 
-    def __init__(self, pace="0", every="3", marks=None, hand_over=None, faults=(), **ignored):
+    def __init__(self, pace="0", every="3", marks=None, hand_over=os.devnull, faults=(), **ignored):
         self.pace, self.every = float(pace), int(every)
         self.faults = Faults(faults, marks, int(os.environ["SIMSCHED_TRIAL"]))
         self.hand_over, self.waits = hand_over, []
@@ -167,16 +135,14 @@ class Trial:
 
     def tell_a_row(self):
         self.episodes += 1
+        for kind, score in (("nan", float("nan")), ("null", None)):  # JSON has no NaN; Python has
+            if self.faults.due(kind, self.steps):
+                self.report(score)
+                return
         score = score_of(self.skill, self.hparams, self.steps)
-        if self.faults.due("nan", self.steps):
-            score = float("nan")
-        if score == score:
-            row = [self.counters()["seconds"], self.steps, self.episodes, score]
-            self.channel.send(type="rows", rows=[row])
-            self.rows.append(score)
-        else:
-            self.report(None)
-            return
+        row = [self.counters()["seconds"], self.steps, self.episodes, score]
+        self.channel.send(type="rows", rows=[row])
+        self.rows.append(score)
         if self.passes is not None and self.count() >= self.passes:
             self.passes = None
             self.used_up()
@@ -232,13 +198,12 @@ class Trial:
         text = json.dumps({"skill": self.skill})
         if due("hang-save", self.steps):
             time.sleep(600)
-        if due("crash-save", self.steps):
-            with open(path, "w") as file:
-                file.write(text[:5])
-            os.kill(os.getpid(), signal.SIGKILL)
+        crashes = due("crash-save", self.steps)
         if not due("claim", self.steps):
             with open(path, "w") as file:
-                file.write(text)
+                file.write(text[:5] if crashes else text)
+        if crashes:
+            os.kill(os.getpid(), signal.SIGKILL)
         if due("link", self.steps):
             os.unlink(path)
             os.symlink("/etc/passwd", path)
@@ -274,20 +239,7 @@ class Trial:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             self.channel.socket.close()
             time.sleep(600)
-        lines = {
-            "garbage": b"\x00\xff no message\n",
-            "literal-nan": b'{"type":"beat","steps":NaN}\n',
-            "second-hello": b'{"type":"hello","protocol":1,"token":"x"}\n',
-            "saves-unasked": b'{"type":"saved","state":{}}\n',
-            "wrong-report": b'{"type":"report","step":12345,"score":1.0,"reached":12345}\n',
-            "zero-row": b'{"type":"rows","rows":[[0.0,0,0,1.0]]}\n',
-            "negative": b'{"type":"beat","steps":-1}\n',
-            "huge": b'{"type":"rows","rows":[[9e300,%d,99,1.0]]}\n' % 10**30,
-            "backwards": b'{"type":"rows","rows":[[0.001,1,1,1.0]]}\n',
-            "same-episode": b'{"type":"rows","rows":[[99.0,99,%d,1.0]]}\n' % self.episodes,
-            "long-line": b"x" * (2 << 20),
-        }  # fmt: skip
-        for kind, line in lines.items():
+        for kind, line in (LINES | {"same-episode": SAME_EPISODE % self.episodes}).items():
             if due(kind, now):
                 raw(line)
         flooding = due("flood", now)
@@ -296,9 +248,8 @@ class Trial:
 
     def close(self):
         """Say how long hand-overs took."""
-        if self.hand_over is not None:
-            with open(self.hand_over, "a") as file:
-                file.write("".join(f"{wait_s:.9f}\n" for wait_s in self.waits))
+        with open(self.hand_over, "a") as file:
+            file.write("".join(f"{wait_s:.9f}\n" for wait_s in self.waits))
 
 
 def options(words):

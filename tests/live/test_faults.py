@@ -178,9 +178,11 @@ def test_who_dies_while_its_checkpoint_is_taken_in_leaves_none(case: Any) -> Non
     assert {course.fate for course in past.courses.values()} == {"lost"}
 
 
-@pytest.mark.parametrize("scheduler", ["random", "hypertrick", "pbt"])
-def test_nan_is_a_result(case: Any, scheduler: str) -> None:
-    past = case(faults=["nan,trial=1,step=14"], workers=3, scheduler=scheduler).run()
+@pytest.mark.parametrize(
+    ("scheduler", "kind"), [("random", "null"), ("hypertrick", "nan"), ("pbt", "null")]
+)
+def test_nan_is_a_result(case: Any, scheduler: str, kind: str) -> None:
+    past = case(faults=[f"{kind},trial=1,step=14"], workers=3, scheduler=scheduler).run()
     assert past.events(Failed) == []
     assert past.courses[1].milestones[1] == (20, None)
     diverged = [record for record in past.records if getattr(record.event, "score", 0) is None]
@@ -198,7 +200,7 @@ def test_preemption_is_no_failure(case: Any) -> None:
 
 
 def test_a_node_that_keeps_failing_is_taken_out_of_service(case: Any) -> None:
-    search = case(faults=["crash,node=1"], workers=6, nodes=2, retries=10)
+    search = case("--pace", 0.02, faults=["crash,node=1"], workers=6, nodes=2, retries=10)
     coordinator = search.start()
     assert coordinator.wait() == 0
     past = check_end(search.folder, search.settings)
@@ -250,7 +252,9 @@ def test_a_damaged_checkpoint_is_noticed_and_the_training_done_again(
     )  # fmt: skip
     past = search.run(sound=False)
     reasons = [event.reason for event in past.events(Failed)]
-    assert reasons
-    assert all("it is not what was saved: its SHA-256 differs" in reason for reason in reasons)
+    noticed = [each for each in reasons if "it is not what was saved: its SHA-256 differs" in each]
+    assert noticed
+    # One that is changed between the check and the loading is noticed by the worker.
+    assert all(each in noticed or "JSONDecodeError" in each for each in reasons)
     if scheduler == "successive-halving":
         assert past.courses == Naive(search.settings).courses()
