@@ -38,6 +38,13 @@ SWEEP: dict[str, list[int]] = {
     "agents": [8, 16, 32, 64, 128],
     "least_batch": [0, 40, 80, 160, 320, 640],
 }
+SB3 = {
+    "ale-py's emulators in threads": "ale",
+    "its own, in one process": "one",
+    "its own, in processes": "processes",
+}
+WIDER = {"agents": 96, "training_queue": 640}
+"""Fewer moments at which all wait for one another; twice the policy lag."""
 PARTS = {
     "environment": ("agents", "emulators and libraries"),
     "prediction": ("predictor",),
@@ -52,6 +59,7 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
     """Measure every contender in turn, several times; the same minute for all of them."""
     contenders: dict[str, Any] = {
         "GA3C, preset fast": lambda: ours(args, **FAST)["speed/steps_per_s"],
+        "fast, 96 agents, queue of 640": lambda: ours(args, **FAST, **WIDER)["speed/steps_per_s"],
         "GA3C, preset fast, not compiled": lambda: ours(args, **FAST, compile="off")[
             "speed/steps_per_s"
         ],
@@ -67,9 +75,10 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
         ],
     }
     if args.sb3:
-        contenders["Stable-Baselines3 A2C"] = lambda: baseline(args, "sb3_a2c.py", args.sb3)[
-            "steps_per_s"
-        ]
+        for name, kind in SB3.items():
+            contenders[f"Stable-Baselines3 A2C, {name}"] = lambda kind=kind: baseline(
+                args, "sb3_a2c.py", args.sb3, "--environments", kind
+            )["steps_per_s"]
     runs: dict[str, list[float]] = {name: [] for name in contenders}
     rounds = [name for _ in range(args.repeats) for name in contenders]
     for name in track(rounds, "measuring", console=Console(stderr=True)):

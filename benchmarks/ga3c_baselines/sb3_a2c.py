@@ -10,6 +10,10 @@ other, and `--torch-threads 1` is faster.
 
 Needs nothing of simsched. Prints one line of JSON. `steps_per_s` are agent steps per second of the
 measured window, which begins and ends with a rollout; every step is trained on once.
+
+`--environments` says who steps the emulators. ale: ale-py's AtariVectorEnv, in C++ threads, as
+simsched has them. processes, one: what the library itself offers its users, `make_atari_env` with
+its wrappers and four stacked frames, a process for each emulator or all in one.
 """
 
 import argparse
@@ -17,6 +21,7 @@ import time
 from typing import Any
 
 import common
+import ale_py
 import gymnasium
 import numpy as np
 import torch
@@ -25,9 +30,15 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode, VectorEnv
 from stable_baselines3 import A2C
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, FlattenExtractor
-from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env import (
+    DummyVecEnv,
+    SubprocVecEnv,
+    VecEnv,
+    VecFrameStack,
+)
 from torch import Tensor, nn
 
 
@@ -219,19 +230,38 @@ class Window(BaseCallback):
         return not self.spent
 
 
-def opened(parser: argparse.ArgumentParser, asked: dict[str, Any]) -> Environments:
+def of_the_library(game: str, agents: int, seed: int, *, processes: bool) -> VecEnv:
+    """Return the library's own Atari environments (lives end episodes, rewards are signs)."""
+    gymnasium.register_envs(ale_py)
+    made = make_atari_env(
+        f"{game}NoFrameskip-v4",
+        n_envs=agents,
+        seed=seed,
+        vec_env_cls=SubprocVecEnv if processes else DummyVecEnv,
+    )
+    return VecFrameStack(made, 4)
+
+
+def opened(parser: argparse.ArgumentParser, asked: dict[str, Any]) -> VecEnv:
     """Make the environments that were asked for; exit with 2 and one line where there are none."""
+    kind = asked.get("environments", "ale")
+    game, agents = asked["game"], asked["agents"]
+    environments: VecEnv
     try:
-        environments = Environments(asked["game"], asked["agents"], asked["threads"])
+        if kind == "ale":
+            environments = Environments(game, agents, asked["threads"])
+        else:
+            processes = kind == "processes"
+            environments = of_the_library(game, agents, asked["seed"], processes=processes)
     except (gymnasium.error.Error, ImportError) as error:
-        parser.error(f"--game: {asked['game']} cannot be made: {error}")
+        parser.error(f"--game: {game} cannot be made: {error}")
     if not isinstance(environments.action_space, gymnasium.spaces.Discrete):
         environments.close()
-        parser.error(f"--game: {asked['game']} has no discrete actions")
+        parser.error(f"--game: {game} has no discrete actions")
     return environments
 
 
-def a2c(environments: Environments, *, learning_rate: float, n_steps: int, seed: int) -> A2C:
+def a2c(environments: VecEnv, *, learning_rate: float, n_steps: int, seed: int) -> A2C:
     """Return A2C at the library's defaults but for the arguments and the entropy weight."""
     return A2C(
         ActorCriticPolicy,
@@ -253,6 +283,9 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=7e-4, help="default 7e-4")
     parser.add_argument("--threads", type=int, default=2, help="of the emulators, default 2")
     parser.add_argument("--torch-threads", type=int, default=2, help="of torch, default 2")
+    parser.add_argument(
+        "--environments", choices=("ale", "processes", "one"), default="ale", help="default ale"
+    )
     asked = vars(common.parse(parser))
     window = Window(asked.pop("warmup"), asked.pop("seconds"))
     torch.set_num_threads(asked["torch_threads"])
@@ -262,7 +295,9 @@ def main() -> None:
         a2c(environments, **options).learn(10**12, callback=window)
     finally:
         environments.close()
-    scores = [score for _, score in environments.episodes]
+    scores = []
+    if isinstance(environments, Environments):
+        scores = [score for _, score in environments.episodes]
     wall = window.spent["wall_time_s"]
     result = {
         "steps_per_s": round(window.spent["steps"] / wall, 1),
