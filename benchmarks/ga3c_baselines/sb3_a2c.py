@@ -20,8 +20,8 @@ import argparse
 import time
 from typing import Any
 
-import common
 import ale_py
+import common
 import gymnasium
 import numpy as np
 import torch
