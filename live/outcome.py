@@ -24,9 +24,10 @@ from simsched.timeline import US_PER_S
 from simsched.traces import Metadata, Trace, TraceSet, write
 
 if TYPE_CHECKING:
+    from simsched.live.feed import How
     from simsched.live.search import Show
     from simsched.live.workshop import Workshop
-    from simsched.live.world import How, World
+    from simsched.live.world import World
 
 CURVES = "curves.parquet"
 RESULTS = "results.json"

@@ -19,6 +19,7 @@ from simsched.journal import Header, Journal, read_journal
 from simsched.ledger import Ledger
 from simsched.live.completion import completing
 from simsched.live.errors import LiveError, NothingRanError
+from simsched.live.feed import How
 from simsched.live.launch import adopt_orphans
 from simsched.live.logs import RunLog
 from simsched.live.nodes import Node
@@ -30,7 +31,7 @@ from simsched.live.status import Status
 from simsched.live.storage import sync_folder
 from simsched.live.watch import ALIVE, Watch
 from simsched.live.workshop import ATTEMPTS, Workshop
-from simsched.live.world import How, World, socket_folder
+from simsched.live.world import World, socket_folder
 from simsched.messages import Hparams
 from simsched.recovery import replay
 from simsched.retries import Policy
