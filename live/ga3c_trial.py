@@ -28,6 +28,7 @@ import msgspec
 from simsched.live import window
 from simsched.live.channel import Channel, Gone, connect, greet
 from simsched.live.errors import LiveError
+from simsched.live.ga3c.knobs import CHANGEABLE
 from simsched.live.ga3c.settings import Settings, settings_from
 from simsched.live.protocol import (
     Adopt,
@@ -232,10 +233,10 @@ class Trial:
     def _adopt(self, told: Adopt) -> None:
         self._take(self._worker.hold())
         settings = self._settings(told.hparams)
-        if self._worker.diverged is None:
-            before, after = map(msgspec.structs.asdict, (self._worker.settings, settings))
-            own = ("game", "seed", "trial")
-            changes = {k: v for k, v in after.items() if v != before[k] and k not in own}
+        before, after = map(msgspec.structs.asdict, (self._worker.settings, settings))
+        own = ("game", "seed", "trial")
+        changes = {k: v for k, v in after.items() if v != before[k] and k not in own}
+        if self._worker.diverged is None and changes.keys() <= set(CHANGEABLE):
             self._worker.adopt(Path(told.source.path), **changes)
         else:
             self._begin_anew(settings, told.source)
@@ -243,7 +244,7 @@ class Trial:
         self._go_on(told.until)
 
     def _begin_anew(self, settings: Settings, source: Source) -> None:
-        """Replace the worker: where a number is not finite, its threads have ended."""
+        """Replace the worker: its threads have ended on a NaN, or another number is wanted."""
         own = self._worker.counters
         self.close()
         self._worker = self._make_worker(settings, source, own)

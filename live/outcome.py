@@ -102,7 +102,7 @@ def finish(
         curves=None if curves is None else folder / CURVES,
         best_score=result.best_score,
         best_trial=result.best_trial,
-        best_hparams=None if best is None else best.hparams,
+        best_hparams=None if best is None else best.best_hparams,
         winner=None if choice is None else choice.line,
     )
 
@@ -112,7 +112,8 @@ def _winner(world: "World", folder: Path, show: "Show") -> Choice | None:
     settings, workshop = world.settings, world.workshop
     candidates = []
     for trial, score, checkpoint in world.control.coordinator.shelf.best():
-        hparams = world.control.ledger.trials[trial].hparams
+        record = world.control.ledger.trials[trial]
+        hparams = record.best_hparams or record.hparams
         try:
             path = Path(workshop.store.open(checkpoint).path)
         except DamagedError as error:

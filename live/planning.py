@@ -211,6 +211,7 @@ def check_training(
     Raises:
         SimschedError: the setting, its value, and what would be right.
     """
+    from simsched.live.ga3c.knobs import OF_WEIGHTS
     from simsched.live.ga3c.settings import Settings
 
     space = settings.search_space
@@ -220,6 +221,13 @@ def check_training(
         if name not in known:
             raise blame(
                 name, f"is no setting of GA3C{nearest(name, known)}; see simsched train --help"
+            )
+    if make_scheduler(settings).checkpoints == "milestone":  # trials take others' weights
+        for name in set(OF_WEIGHTS).intersection(space.parameters):
+            raise blame(
+                name,
+                f"cannot differ between trials with {settings.scheduler}: weights are copied "
+                "from one to another; leave it out, or fix it with --set",
             )
     for hparams in _tried_out(settings, space):
         error = _why_not({"game": settings.game, **settings.training, **hparams})

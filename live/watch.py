@@ -156,7 +156,7 @@ class Watch:
             milestones=ledger.milestones,
             best_score=None if best is None else best[0] * self._sign,
             best_trial=None if best is None else best[1],
-            best_hparams=None if best is None else ledger.trials[best[1]].hparams,
+            best_hparams=None if best is None else ledger.trials[best[1]].best_hparams,
             failures=coordinator.failures,
             checkpoint_bytes=self._bytes,
             time_left_s=left_s,

@@ -35,7 +35,11 @@ class WindowState(msgspec.Struct, frozen=True):
     """What a checkpoint has to keep of a window."""
 
     rows: list[tuple[float, int, int, float]] = []
-    """Rows since the last milestone."""
+    """Rows that may belong to the next milestone, or to the one after it."""
+    summed: int = 0
+    """Rows before those that do belong to the next milestone."""
+    total: list[float] = []
+    """Their scores' sum, exactly: floats that add up to it."""
     reports: int = 0
     last_count: float = -1.0
     last_score: float | None = None
@@ -71,8 +75,9 @@ class Window:
         self.unit = unit
         self.until = until
         self._rows = deque(Score(*row) for row in kept.rows)
+        self._summed, self._total = kept.summed, list(kept.total)
         self._reports = kept.reports
-        """Rows before those that wait: the count in the unit `reports`."""
+        """Rows before those of `_rows`: the count in the unit `reports`."""
         self._last_count = kept.last_count
         self._last_score = kept.last_score
         self._told = since if max(kept.last_count, count) < since else None
@@ -93,28 +98,50 @@ class Window:
         return self._use(self.until)
 
     def _use(self, until: int) -> Reached | None:
-        for index, row in enumerate(self._rows):
-            count = self._count(row, index)
+        while self._rows:
+            row = self._rows.popleft()
+            self._reports += 1
+            self._summed += 1
+            self._total = _plus(self._total, row.score)
+            count = self._count(row)
             if count >= until:
-                used = [self._rows.popleft() for _ in range(index + 1)]
-                self._reports += len(used)
-                score = math.fsum(one.score for one in used) / len(used)
+                score = math.fsum(self._total) / self._summed
+                self._summed, self._total = 0, []
                 self._last_count, self._last_score = count, score
                 return Reached(score, count)
         return None
 
-    def _count(self, row: Score, index: int) -> float:
-        if self.unit == "reports":
-            return self._reports + index + 1
-        return float(getattr(row, self.unit))
+    def _count(self, row: Score) -> float:
+        return float(self._reports if self.unit == "reports" else getattr(row, self.unit))
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint has to keep, as JSON values."""
+        """Return what a checkpoint has to keep, as JSON values: small, however many rows."""
         rows = [(row.seconds, row.steps, row.episodes, row.score) for row in self._rows]
         state: dict[str, Any] = msgspec.to_builtins(
-            WindowState(rows, self._reports, self._last_count, self._last_score)
-        )
+            WindowState(
+                rows, self._summed, self._total,
+                self._reports, self._last_count, self._last_score,
+            )
+        )  # fmt: skip
         return state
+
+
+def _plus(total: list[float], number: float) -> list[float]:
+    """Add a number to an exact sum.
+
+    Both sums are floats that do not overlap, the smallest first; each step's rounding error is
+    a float, too, and is kept (Shewchuk 1997, Adaptive Precision Floating-Point Arithmetic,
+    Grow-Expansion).
+    """
+    grown = []
+    for part in total:
+        large = number + part
+        of_part = large - number
+        error = (number - (large - of_part)) + (part - of_part)
+        if error:
+            grown.append(error)
+        number = large
+    return [*grown, number]
 
 
 def window_of(welcome: Welcome) -> Window:

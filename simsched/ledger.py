@@ -48,6 +48,8 @@ class TrialRecord(msgspec.Struct):
     reported: int = 0
     """The newest milestone, with a score or without."""
     best_score: float | None = None
+    best_hparams: Hparams | None = None
+    """With which the best score was trained; an exploit changes `hparams` afterwards."""
     fate: Fate | None = None
     curve: list[Milestone] = []
 
@@ -182,7 +184,7 @@ class Ledger:
             record.step = event.step
             record.work += event.step - record.reported
             if record.best_score is None or score > record.best_score:
-                record.best_score = score
+                record.best_score, record.best_hparams = score, record.hparams
             if self.best is None or score > self.best[0]:
                 self.best = (score, trial, event.at)
         record.reported = event.step

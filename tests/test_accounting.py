@@ -11,6 +11,8 @@ from worlds import ALL, run_curves, traces
 
 from simsched import simulate
 from simsched.cluster import Cluster
+from simsched.control import Control
+from simsched.events import Adopt, Command, Event, Reported, Start
 from simsched.replay import Curve, curve_of
 from simsched.results import RunResult
 from simsched.timeline import KINDS
@@ -161,3 +163,37 @@ def test_the_poison_works() -> None:
         poisoned.counts[3]
     with pytest.raises(AssertionError, match="was read"):
         poisoned.scores[0]
+
+
+def test_the_best_hyperparameters_are_those_that_the_best_score_was_trained_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An exploit changes a member's hyperparameters; scores told before were another's doing."""
+    log: list[tuple[Event, list[Command]]] = []
+    feed = Control.feed
+
+    def logged(control: Control, event: Event) -> list[Command]:
+        commands = feed(control, event)
+        log.append((event, commands))
+        return commands
+
+    monkeypatch.setattr(Control, "feed", logged)
+    curves = [curve_of(trace, "reports", 1.0) for trace in traces(9, 8, seed=4, ends=ENDS).traces]
+    _, world = run_curves("pbt", curves, 8, Cluster(3))
+    with_now: dict[int, Any] = {}
+    trial_on: dict[int, int] = {}
+    best: dict[int, tuple[float, Any]] = {}
+    for event, commands in log:
+        if isinstance(event, Reported) and event.score is not None:
+            trial = trial_on[event.node]
+            if trial not in best or event.score > best[trial][0]:
+                best[trial] = event.score, with_now[trial]
+        for command in commands:
+            if isinstance(command, Start):
+                trial_on[command.node] = command.trial
+                with_now[command.trial] = command.hparams
+            elif isinstance(command, Adopt):
+                with_now[trial_on[command.node]] = command.hparams
+    records = world.ledger.trials
+    assert {t: (r.best_score, r.best_hparams) for t, r in records.items() if t in best} == best
+    assert any(record.best_hparams != record.hparams for t, record in records.items() if t in best)

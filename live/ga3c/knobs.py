@@ -9,6 +9,10 @@ from simsched.live.ga3c.settings import Settings
 
 CHANGEABLE = ("learning_rate", "t_max", "gamma", "entropy_weight", "clip_norm")
 """Settings that can change at run time."""
+OF_WEIGHTS = (
+    "game", "algorithm", "optimizer", "preprocessing", "full_action_space", "network", "stride",
+)  # fmt: skip
+"""Settings that weights and optimizer state belong to: no trial with others can take them."""
 
 
 class Knobs:

@@ -195,3 +195,14 @@ class TestGame:
     )
     def test_what_cannot_be_trained(self, asked: dict[str, Any], said: str) -> None:
         assert refusal(**asked).startswith(said)
+
+
+def test_weights_that_trials_copy_must_fit_all_of_them() -> None:
+    space = SearchSpace({"network": Categorical(("small", "large")), "t_max": Integer(2, 50)})
+    said = refusal(game="MsPacman", space=space, scheduler="pbt:quantile=0.5", preset="fast")
+    assert said.startswith(
+        "search space: network: cannot differ between trials with pbt:quantile=0.5"
+    )
+    plan_search(Asked(game="MsPacman", space=space, scheduler="asha", preset="fast"), CORES)
+    agents = SearchSpace({"agents": Integer(32, 64, q=32)})
+    plan_search(Asked(game="MsPacman", space=agents, scheduler="pbt", preset="fast"), CORES)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import torch
 
 from simsched.live.channel import Channel
 from simsched.live.ga3c.settings import PRESETS, Settings
@@ -38,6 +39,8 @@ OVERLAPPED: dict[str, Any] = {
     "training_queue": 40,
     "threads": 1,
 }
+
+A3C: dict[str, Any] = {"algorithm": "a3c", "agents": 2}
 
 
 def welcome(folder: Path, **changes: Any) -> Welcome:
@@ -129,10 +132,14 @@ class Running(Driver):
 
 
 @contextmanager
-def in_a_thread(told: Welcome) -> Iterator[Running]:
-    """Run a trial until the block is left, and longer if it was not told to stop."""
+def in_a_thread(told: Welcome, *first: ToWorker) -> Iterator[Running]:
+    """Run a trial until the block is left, and longer if it was not told to stop.
+
+    What is told `first` is there before it trains.
+    """
     ours, theirs = socket.socketpair()
     driver = Running(ours)
+    driver.send(*first)
 
     def work() -> None:
         with theirs:
@@ -202,3 +209,21 @@ def in_a_process(
         finally:
             process.kill()
             process.communicate()
+
+
+def assert_equal(one: Any, other: Any, where: str = "checkpoint") -> None:
+    """Compare two checkpoints, bit for bit."""
+    assert type(one) is type(other), where
+    if isinstance(one, torch.Tensor):
+        assert one.dtype == other.dtype, where
+        assert torch.equal(one, other), where
+    elif isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        for key in one:
+            assert_equal(one[key], other[key], f"{where}.{key}")
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other), where
+        for k, (a, b) in enumerate(zip(one, other, strict=True)):
+            assert_equal(a, b, f"{where}[{k}]")
+    else:
+        assert one == other, where
