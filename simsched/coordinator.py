@@ -16,6 +16,8 @@ out. It knows no clock, process or file. Its rules:
    are spent, the trial is abandoned.
 7. A save that was lost is made up for: the trial trains again up to its milestone, is saved,
    and then does what the verdict had said.
+8. A node that will be gone gets no more work, and its worker is told to park. What was on it
+   goes on elsewhere at once, from its newest durable checkpoint; that is no failure.
 """
 
 from collections.abc import Callable
@@ -28,6 +30,8 @@ from simsched.events import (
     Event,
     Failed,
     Interrupted,
+    NodeDown,
+    NodeLeaving,
     NodeUp,
     Park,
     Parked,
@@ -104,6 +108,10 @@ class Coordinator(Failures):
             if not self._nodes and self.policy.max_time_us is not None and not self._attempts:
                 commands.append(SetTimer(DEADLINE, max(0, self.policy.max_time_us - event.at)))
             self._add_node(event.node)
+        elif isinstance(event, NodeLeaving):
+            self._leaving_soon(event.node, commands)
+        elif isinstance(event, NodeDown):
+            self._node_down(event, commands)
         elif isinstance(event, TimerFired):
             if event.timer == DEADLINE:
                 self._cut(commands)
@@ -169,7 +177,7 @@ class Coordinator(Failures):
                 self._train(node, slot, commands)
 
     def _train(self, node: int, slot: Slot, commands: list[Command]) -> None:
-        if not self._parking:
+        if not (self._parking or slot.parking):
             commands.append(Train(node, slot.attempt, slot.until))
         elif not slot.parking:
             slot.parking = True
@@ -207,10 +215,16 @@ class Coordinator(Failures):
             if self._parking:
                 commands.append(End(node, slot.attempt))
                 slot.empty = True
+            elif node in self._leaving:
+                self._move_on(node, slot, commands)
             else:
                 commands.append(Train(node, slot.attempt, slot.until))
         elif slot.bound is None:
             self._free(node, slot, commands)
+        elif node in self._leaving:
+            slot.waiting, slot.until = slot.bound, slot.bound.until
+            slot.bound, slot.release = None, False
+            self._move_on(node, slot, commands)
         else:
             commands.append(End(node, slot.attempt))
             self._assign(node, slot.bound, commands)
@@ -230,5 +244,8 @@ class Coordinator(Failures):
         if event.step >= 0:
             member.origin, member.at = Checkpoint(slot.trial, event.step), event.reached
             self.shelf.add(member.origin)
+        if not self._parking:
+            self._move_on(event.node, slot, commands)
+            return
         commands.append(End(event.node, slot.attempt))
         slot.empty = True

@@ -21,6 +21,28 @@ class NodeUp(msgspec.Struct, frozen=True, gc=False, tag="node_up"):
     node: int
 
 
+class NodeLeaving(msgspec.Struct, frozen=True, gc=False, tag="node_leaving"):
+    """A node will be gone soon (a spot instance's notice, maintenance, a shrinking cluster)."""
+
+    at: int
+    node: int
+
+
+class NodeDown(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="node_down"):
+    """A node is gone, and what ran there; `NodeUp` brings it back.
+
+    `attempt` and the rest say what its worker had done, as in `Failed`; 0 if there was none.
+    """
+
+    at: int
+    node: int
+    attempt: int = 0
+    reached: float = 0.0
+    start_us: int = 0
+    load_us: int = 0
+    redo_us: int = 0
+
+
 class Reported(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="reported"):
     """A worker reached its milestone; `score` None says that the trial diverged on the way.
 
@@ -107,8 +129,9 @@ class Recovered(msgspec.Struct, frozen=True, gc=False, tag="recovered"):
 
 
 Event: TypeAlias = (
-    NodeUp | Reported | Saved | Ended | Failed | Parked | TimerFired | Interrupted | Recovered
-)
+    NodeUp | NodeLeaving | NodeDown | Reported | Saved | Ended | Failed | Parked
+    | TimerFired | Interrupted | Recovered
+)  # fmt: skip
 
 
 class Hold(msgspec.Struct, frozen=True, gc=False, tag="hold"):

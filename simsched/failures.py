@@ -1,7 +1,9 @@
 """What the coordinator does when workers fail, runs are interrupted, and time is up.
 
-Rules 6 and 7 of `simsched.coordinator`.
+Rules 6 to 8 of `simsched.coordinator`.
 """
+
+import heapq
 
 import msgspec
 
@@ -11,6 +13,7 @@ from simsched.events import (
     Delete,
     End,
     Failed,
+    NodeDown,
     Over,
     Park,
     Recovered,
@@ -64,6 +67,57 @@ class Failures(Slots):
             self._down[slot.trial] = slot
             delay_us = self.policy.backoff(member.failures)
             commands.append(SetTimer(f"retry-{slot.trial}", delay_us))
+
+    def _leaving_soon(self, node: int, commands: list[Command]) -> None:
+        """Rule 8: have the node's trial saved as it is, while there is time."""
+        if node not in self._nodes or node in self._leaving:
+            return
+        self._leaving.add(node)
+        slot = self.slots.get(node)
+        if slot is None:
+            self._take_out(node)
+        elif self._parking or slot.parking or (slot.saving is not None and not slot.again):
+            return  # it is being saved anyway
+        elif slot.waiting is not None or slot.empty:
+            self._move_on(node, slot, commands)
+        else:
+            slot.parking = True
+            commands.append(Park(node, slot.attempt))
+
+    def _take_out(self, node: int) -> None:
+        if node in self._idle:
+            self._idle.remove(node)
+            heapq.heapify(self._idle)
+
+    def _node_down(self, event: NodeDown, commands: list[Command]) -> None:
+        """A node is gone. Its trial goes on elsewhere, from its newest durable checkpoint."""
+        node = event.node
+        slot = self.slots.get(node)
+        self._leaving.add(node)  # so that it is not offered again
+        if slot is not None:
+            slot.member.high = max(slot.member.high, event.reached)
+            self._move_on(node, slot, commands, end=False)
+        self._take_out(node)
+        self._leaving.discard(node)
+        self._nodes.discard(node)
+        self._health.forget(node)
+
+    def _move_on(self, node: int, slot: Slot, commands: list[Command], *, end: bool = True) -> None:
+        """A trial leaves its node. `end`: the node is there, and a worker on it to be ended."""
+        if end:
+            commands.append(End(node, slot.attempt))
+        self._leave(node, slot)
+        if slot.last:
+            return  # the trial is over; only its last checkpoint is lost
+        slot.again = slot.saving is not None
+        if slot.waiting is not None:
+            slot.waiting = as_run(slot.trial, slot.waiting)
+        slot.parking, slot.empty = False, True
+        if slot.member.origin is None and slot.member.mixed and slot.waiting is None:
+            self._abandon(slot, commands)
+            return
+        self._down[slot.trial] = slot
+        self._ready.append(slot.trial)
 
     def _without(
         self,
@@ -134,7 +188,7 @@ class Failures(Slots):
         self._parking = True
         for node in sorted(self.slots):
             slot = self.slots[node]
-            if slot.empty or (slot.saving is not None and not slot.again):
+            if slot.empty or slot.parking or (slot.saving is not None and not slot.again):
                 continue
             if slot.waiting is not None:
                 work, slot.waiting = slot.waiting, None
@@ -148,6 +202,9 @@ class Failures(Slots):
         self._parking = False
         for node in sorted(self.slots):
             slot = self.slots[node]
+            if node in self._leaving:
+                self._move_on(node, slot, commands)
+                continue
             if slot.last and not slot.empty:  # a checkpoint for keeping is not worth a phase
                 self._free(node, slot, commands)
                 continue

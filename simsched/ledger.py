@@ -19,6 +19,8 @@ from simsched.events import (
     Failed,
     Hold,
     NodeCommand,
+    NodeDown,
+    NodeLeaving,
     NodeUp,
     Over,
     Parked,
@@ -69,6 +71,7 @@ class Ledger:
         """Time of the newest event."""
         self.newest_trial: TrialId | None = None
         """Whose milestone was told last."""
+        self._leaving: set[int] = set()
         self._open: dict[int, _Open] = {}
         self._begin: dict[type, Callable[[Any, int, TrialId], _Open]] = {
             Start: self._start, Save: self._save, Adopt: self._adopt,
@@ -103,7 +106,15 @@ class Ledger:
         elif isinstance(event, NodeUp):
             if event.node in self._open:
                 self._stop_doing(event.node, at)
+            self._leaving.discard(event.node)
             self._open[event.node] = ("idle", at, -1, -1, -1)
+        elif isinstance(event, NodeLeaving):
+            self._leaving.add(event.node)
+            if self._open[event.node][0] == "idle":
+                self._stop_doing(event.node, at)
+                self._open[event.node] = ("grace", at, -1, -1, -1)
+        elif isinstance(event, NodeDown):
+            self._down(event)
         elif isinstance(event, Saved):
             self._saved(event)
         elif isinstance(event, Failed):
@@ -129,6 +140,16 @@ class Ledger:
         self._add(node, trial, attempt, kind, since, at, step)
         return trial, attempt, step
 
+    def _down(self, event: NodeDown) -> None:
+        if event.node not in self._open:
+            return
+        if event.attempt and self._open[event.node][0] == "train":
+            self._close_leg(event)
+        else:
+            self._stop_doing(event.node, event.at)
+        self._leaving.discard(event.node)
+        self._open[event.node] = ("down", event.at, -1, -1, -1)
+
     def _failed(self, event: Failed) -> None:
         if self._open[event.node][0] == "train":
             self._close_leg(event)
@@ -145,7 +166,7 @@ class Ledger:
         self.saves += event.step >= 0
 
     def _close_leg(
-        self, event: Reported | Ended | Failed | Parked, at: int | None = None
+        self, event: Reported | Ended | Failed | Parked | NodeDown, at: int | None = None
     ) -> TrialId:
         """Split what the worker did since its command; from now on it waits for an answer."""
         node, at = event.node, event.at if at is None else at
@@ -234,8 +255,9 @@ class Ledger:
     def _withdraw(self, _command: Withdraw, at: int, _: TrialId) -> _Open:
         return "down", at, -1, -1, -1
 
-    def _end(self, _command: End, at: int, _: TrialId) -> _Open:
-        return "idle", at, -1, -1, -1
+    def _end(self, command: End, at: int, _: TrialId) -> _Open:
+        kind: Kind = "grace" if command.node in self._leaving else "idle"
+        return kind, at, -1, -1, -1
 
     def close(self, at: int) -> Timeline:
         """End the books at `at` (µs) and return the timeline, ordered by node and time."""

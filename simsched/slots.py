@@ -71,6 +71,8 @@ class Slots:
         self._node_of: dict[TrialId, int] = {}
         self._waiting_for: dict[Checkpoint, list[TrialId]] = defaultdict(list)
         self._nodes: set[int] = set()
+        self._leaving: set[int] = set()
+        """Those of them that will be gone soon."""
         self._health = Health(policy.node_failures)
         self._down: dict[TrialId, Slot] = {}
         """Trials that wait for their restart."""
@@ -90,7 +92,12 @@ class Slots:
     def _free(self, node: int, slot: Slot, commands: list[Command]) -> None:
         commands.append(End(node, slot.attempt))
         del self.slots[node], self._node_of[slot.trial]
-        heapq.heappush(self._idle, node)
+        self._offer(node)
+
+    def _offer(self, node: int) -> None:
+        """A node has nothing to do; it gets no more work if it is leaving."""
+        if node not in self._leaving:
+            heapq.heappush(self._idle, node)
 
     def _fill(self, commands: list[Command]) -> None:
         while True:
@@ -149,7 +156,8 @@ class Slots:
     def _begin(self, node: int, slot: Slot, work: Run | Exploit, commands: list[Command]) -> None:
         """Start a run or an exploit now if its source is durable, else let it wait."""
         source = work.source if isinstance(work, Run) else work.donor
-        if source is not None and (self._parking or source not in self.shelf):
+        away = self._parking or node in self._leaving
+        if source is not None and (away or source not in self.shelf):
             self._wait(node, slot, work, source, commands)
             return
         member = slot.member
@@ -198,9 +206,10 @@ class Slots:
         del self.slots[node], self._node_of[slot.trial]
         if withdraw:
             self._nodes.discard(node)
+            self._leaving.discard(node)
             self._health.forget(node)
         else:
-            heapq.heappush(self._idle, node)
+            self._offer(node)
 
     def _wait(
         self,
@@ -216,6 +225,10 @@ class Slots:
                 self._without(node, slot, work, source, commands)
                 return
             self._waiting_for[source].append(slot.trial)
+        if node in self._leaving and not self._parking:
+            slot.waiting = work
+            self._move_on(node, slot, commands)
+            return
         if isinstance(work, Exploit) and self._parking:
             commands.append(End(node, slot.attempt))
             self._attempts += 1
@@ -243,6 +256,10 @@ class Slots:
         if slot.waiting is not None:
             work, slot.waiting = slot.waiting, None
             self._begin(node, slot, work, commands)
+
+    def _move_on(self, node: int, slot: Slot, commands: list[Command]) -> None:
+        """A trial leaves its node, to go on elsewhere."""
+        raise NotImplementedError
 
     def _give_up(self, node: int, slot: Slot, commands: list[Command]) -> None:
         """A trial that has no worker cannot go on."""
