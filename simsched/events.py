@@ -2,9 +2,9 @@
 
 Both worlds speak these: the simulated cluster and the live one. `at` is the world's time in
 integer microseconds; `attempt` numbers the starts of workers, so that a message from an
-older worker can be told from the present one's. `start_us`, `load_us` and `redo_us` say how
-long, since its command, a worker spent on starting, on loading a checkpoint and on training
-again what had been lost; the rest it trained.
+older worker can be told from the present one's. `wait_us`, `start_us`, `load_us` and `redo_us`
+say how long, since its command, a worker waited for that command to come, spent on starting, on
+loading a checkpoint and on training again what had been lost; the rest it trained.
 """
 
 from typing import Literal, TypeAlias
@@ -32,6 +32,7 @@ class NodeDown(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="n
     """A node is gone, and what ran there; `NodeUp` brings it back.
 
     `attempt` and the rest say what its worker had done, as in `Failed`; 0 if there was none.
+    `save_us`: how long it had been parking.
     """
 
     at: int
@@ -41,6 +42,8 @@ class NodeDown(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="n
     start_us: int = 0
     load_us: int = 0
     redo_us: int = 0
+    save_us: int = 0
+    wait_us: int = 0
 
 
 class Reported(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="reported"):
@@ -58,6 +61,7 @@ class Reported(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="r
     start_us: int
     load_us: int
     redo_us: int = 0
+    wait_us: int = 0
 
 
 class Saved(msgspec.Struct, frozen=True, gc=False, tag="saved"):
@@ -68,7 +72,7 @@ class Saved(msgspec.Struct, frozen=True, gc=False, tag="saved"):
     attempt: int
 
 
-class Ended(msgspec.Struct, frozen=True, gc=False, tag="ended"):
+class Ended(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="ended"):
     """The trial can go no further though nothing failed: there is no more of its curve."""
 
     at: int
@@ -77,6 +81,8 @@ class Ended(msgspec.Struct, frozen=True, gc=False, tag="ended"):
     reached: float
     start_us: int
     load_us: int
+    redo_us: int = 0
+    wait_us: int = 0
 
 
 class Failed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="failed"):
@@ -93,6 +99,7 @@ class Failed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="fai
     redo_us: int = 0
     spoilt: bool = False
     """The checkpoint that it was to load is damaged."""
+    wait_us: int = 0
 
 
 class Parked(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="parked"):
@@ -107,6 +114,7 @@ class Parked(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="par
     load_us: int = 0
     redo_us: int = 0
     save_us: int = 0
+    wait_us: int = 0
 
 
 class TimerFired(msgspec.Struct, frozen=True, gc=False, tag="timer"):

@@ -142,9 +142,12 @@ class Ledger:
 
     def _down(self, event: NodeDown) -> None:
         if event.node not in self._open:
-            return
-        if event.attempt and self._open[event.node][0] == "train":
-            self._close_leg(event)
+            pass  # it is out of service from the beginning
+        elif event.attempt and self._open[event.node][0] == "train":
+            began = event.at - event.save_us
+            self._close_leg(event, began)
+            _, _, trial, attempt, step = self._open[event.node]
+            self._add(event.node, trial, attempt, "save", began, event.at, step)
         else:
             self._stop_doing(event.node, event.at)
         self._leaving.discard(event.node)
@@ -171,13 +174,16 @@ class Ledger:
         """Split what the worker did since its command; from now on it waits for an answer."""
         node, at = event.node, event.at if at is None else at
         _, since, trial, attempt, step = self._open[node]
+        if event.wait_us:
+            self._add(node, trial, attempt, "wait", since, since + event.wait_us, step)
+            since += event.wait_us
         if event.start_us:
             self._add(node, trial, attempt, "start", since, since + event.start_us, step)
             since += event.start_us
         if event.load_us:
             self._add(node, trial, attempt, "load", since, since + event.load_us, step)
             since += event.load_us
-        if not isinstance(event, Ended) and event.redo_us:
+        if event.redo_us:
             self._add(node, trial, attempt, "redo", since, since + event.redo_us, step)
             since += event.redo_us
         self._add(node, trial, attempt, "train", since, at, step)

@@ -52,7 +52,7 @@ _BY_NODE = 2
 
 
 @contextmanager
-def _young_garbage_only() -> Iterator[None]:
+def young_garbage_only() -> Iterator[None]:
     """Keep the garbage collector off what is there already: curves are large and stay."""
     if gc.get_freeze_count():  # somebody else's choice
         yield
@@ -64,7 +64,7 @@ def _young_garbage_only() -> Iterator[None]:
         gc.unfreeze()
 
 
-class _Tick(SimEvent):
+class Tick(SimEvent):
     """A timeout whose place among events at one instant is its node's number."""
 
     def __init__(self, env: simpy.Environment, delay: SimTime, node: int) -> None:
@@ -131,7 +131,7 @@ class SimulatedCluster:
         """
         for node in self.nodes:
             self.env.process(self._work(node))
-        with _young_garbage_only():
+        with young_garbage_only():
             self.env.run()
         if not self.control.coordinator.finished:
             raise ProtocolError("the simulation stalled: no events are left, trials are")
@@ -151,7 +151,7 @@ class SimulatedCluster:
     def _work(self, node: _Node) -> Generator[SimEvent, Any, None]:
         """Do one command after the other, for ever; idle nodes wait to be woken."""
         env, number = self.env, node.number
-        yield _Tick(env, 0, number)
+        yield Tick(env, 0, number)
         self._feed(NodeUp(0, number))
         while True:
             if not node.commands:
@@ -161,7 +161,7 @@ class SimulatedCluster:
             if isinstance(command, Hold | End | Park | Withdraw):
                 continue
             event = self._outcome(node, command)
-            yield _Tick(env, event.at - env.now, number)
+            yield Tick(env, event.at - env.now, number)
             self._feed(event)
 
     def _outcome(self, node: _Node, command: Save | Start | Train | Adopt) -> Event:

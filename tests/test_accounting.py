@@ -33,7 +33,7 @@ def check(run: RunResult) -> None:
         total[interval.kind] += interval.end_us - interval.start_us
         if interval.trial >= 0:
             by_trial.setdefault(interval.trial, []).append(interval)
-        assert (interval.trial < 0) == (interval.kind in ("idle", "down"))
+        assert (interval.trial < 0) == (interval.kind in ("idle", "down", "grace"))
     for intervals in by_node.values():
         # Side by side without gap or overlap, from start to end: a node has one trial at a time.
         edges = [0, *(interval.end_us for interval in intervals)]

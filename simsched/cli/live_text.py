@@ -160,8 +160,8 @@ def _rehearsal(rehearsal: "Rehearsal") -> Iterator[str]:
     if rehearsal.start_s:
         yield (
             f"a worker starts in {rehearsal.start_s:g} s, a checkpoint is saved in "
-            f"{rehearsal.save_s:g} s and loaded in {rehearsal.load_s:g} s, as measured on MsPacman; "
-            "the fresh episodes that the best play afterwards are not in it"
+            f"{rehearsal.save_s:g} s and loaded in {rehearsal.load_s:g} s, as measured on "
+            "MsPacman; the fresh episodes that the best play afterwards are not in it"
         )
     yield from rehearsal.notes
 
