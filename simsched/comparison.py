@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from simsched._version import __version__
-from simsched.cluster import Cluster
+from simsched.cluster import Cluster, Fleet
+from simsched.cluster_file import read_cluster
 from simsched.draws import keyed
 from simsched.errors import SimschedError
 from simsched.journal import Journal
@@ -27,6 +28,7 @@ from simsched.searchers import Given
 from simsched.simulation import SimulatedCluster
 from simsched.timeline import US_PER_S
 from simsched.traces import TraceSet, check, load
+from simsched.unreliable import UnreliableCluster, cost_of
 
 DEFAULT_SCHEDULERS = ("successive-halving", "hyperband", "hypertrick", "pbt")
 UNITS: tuple[Unit, ...] = ("episodes", "steps", "seconds", "reports")
@@ -62,6 +64,7 @@ def simulate(
     save_s: float = 0.0,
     load_s: float = 0.0,
     node_speeds: Sequence[float] = (1.0,),
+    cluster: str | Path | Fleet | None = None,
     replications: int = 1,
     resample: bool = False,
     seed: int = 0,
@@ -85,6 +88,9 @@ def simulate(
         save_s: seconds to save a checkpoint.
         load_s: seconds to load one.
         node_speeds: speed factor of each node, taken round and round.
+        cluster: a cluster file, the name of one that comes with simsched, or a `Fleet`: nodes
+            and costs come from it, and what goes wrong; `nodes`, `node_speeds` and the costs
+            above are not looked at then.
         replications: the first replays the trials in the order of the file, further ones draw
             trials and order; all schedulers see the same.
         resample: draw with replacement, so that there may be more workers than recorded trials.
@@ -108,6 +114,10 @@ def simulate(
         schedulers = default_schedulers(recorded)
     elif isinstance(schedulers, str):
         schedulers = (schedulers,)
+    fleet = cluster if isinstance(cluster, Fleet | None) else read_cluster(str(cluster))
+    if fleet is not None:
+        nodes, node_speeds = fleet.size, (1.0,)
+        start_s, save_s, load_s = fleet.costs.start_s, fleet.costs.save_s, fleet.costs.load_s
     settings = Settings(
         version=__version__,
         traces=name_of(recorded),
@@ -130,6 +140,8 @@ def simulate(
         replications=_whole_number("replications", replications),
         resample=resample,
         seed=_whole_number("seed", seed),
+        cluster=fleet,
+        cluster_name=None if cluster is None else _name_of_cluster(cluster),
     )
     _check(settings, jobs)
     if phase_length is None:
@@ -154,6 +166,10 @@ def simulate(
         runs.append(result)
         report_progress(len(runs), len(todo))
     return Comparison(settings, tuple(runs))
+
+
+def _name_of_cluster(cluster: str | Path | Fleet) -> str:
+    return "made in Python" if isinstance(cluster, Fleet) else Path(cluster).stem
 
 
 def _whole_number(name: str, value: Any) -> int:
@@ -253,6 +269,7 @@ class _Simulator:
         """Simulate one job."""
         curves = [self.curves[i] for i in draw_order(self.settings, job.workers, job.replication)]
         plan, scheduler = self._scheduler(job, curves)
+        fleet = self.settings.cluster
         neighbours = Neighbours(self.curves, self.space, plan.phase_length)
         with ExitStack() as files:
             journal = None
@@ -261,19 +278,30 @@ class _Simulator:
                 path = self.journals / f"{job.file_name}.jsonl"
                 file = files.enter_context(path.open("wb"))
                 journal = Journal(file, msgspec.to_builtins(job), plan.maximum)
-            world = SimulatedCluster(
-                scheduler, curves, neighbours, self.clusters[job.nodes], plan.maximum, journal
-            )
+            world: SimulatedCluster
+            if fleet is None:
+                cluster = self.clusters[job.nodes]
+                world = SimulatedCluster(
+                    scheduler, curves, neighbours, cluster, plan.maximum, journal
+                )
+            else:
+                world = UnreliableCluster(
+                    scheduler, curves, neighbours, fleet, plan.maximum, journal, seed=plan.seed
+                )
             timeline = world.run()
         if timeline.end_us >= LONGEST_US:
             raise SimschedError(
                 f"{job.scheduler} on {job.nodes} nodes would take {timeline.end_us / US_PER_S:g} s;"
                 " check the units of costs, node speeds and the traces' seconds"
             )
-        return make_result(
+        result = make_result(
             job.scheduler, job.replication, plan, world.ledger, timeline, self.sign,
             [curve.trace for curve in curves], neighbours.summary(), scheduler.notes,
         )  # fmt: skip
+        if fleet is None or not isinstance(world, UnreliableCluster):
+            return result
+        cost = cost_of(fleet, timeline)
+        return msgspec.structs.replace(result, lost_nodes=world.lost_nodes, cost=cost)
 
 
 def _prepare(

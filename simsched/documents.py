@@ -11,7 +11,7 @@ from simsched.errors import SimschedError
 
 LARGEST_BYTES = 10_000_000
 Keys: TypeAlias = tuple[str, ...]
-"""Where something stands in nested tables."""
+"""Where something stands in nested tables; of a list of tables, its number from 0."""
 
 
 class _TwiceError(ValueError):
@@ -54,9 +54,12 @@ def toml_line(text: str, keys: Keys) -> int | None:
 
 def _has(data: Any, keys: Keys) -> bool:
     for key in keys:
-        if not isinstance(data, dict) or key not in data:
+        if isinstance(data, list) and key.isdigit() and int(key) < len(data):
+            data = data[int(key)]
+        elif isinstance(data, dict) and key in data:
+            data = data[key]
+        else:
             return False
-        data = data[key]
     return True
 
 

@@ -4,6 +4,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from simsched.cluster import Fleet
 from simsched.messages import Hparams
 from simsched.timeline import Kind, Timeline
 
@@ -32,7 +33,7 @@ class TrialResult(msgspec.Struct, frozen=True):
     curve: tuple[Milestone, ...] = ()
 
 
-class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+class RunResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One scheduler on one cluster, one replication."""
 
     scheduler: str
@@ -60,14 +61,18 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     trials: tuple[TrialResult, ...]
     timeline: Timeline
+    lost_nodes: int = 0
+    """Times that a node went while a trial was on it."""
+    cost: float | None = None
+    """Price of the nodes' time in service; None where nodes have no price."""
 
     @property
     def node_hours(self) -> float:
-        """Nodes × wall time, in hours: what the cluster costs."""
-        return self.nodes * self.wall_time_s / 3600
+        """The nodes' time in service, in hours: what the cluster costs."""
+        return (self.nodes * self.wall_time_s - self.node_seconds["down"]) / 3600
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All that a simulation was given: enough to repeat it."""
 
     version: str
@@ -93,6 +98,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     replications: int
     resample: bool
     seed: int
+    cluster: Fleet | None = None
+    """What a cluster file said; None where it was not asked for."""
+    cluster_name: str | None = None
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,8 +32,8 @@ def make_result(
         approximation: what an approximate replay says of itself; empty where it is exact.
         notes: the scheduler's.
     """
-    span_us = timeline.nodes * timeline.end_us
-    busy_us = span_us - sum(ledger.node_us[kind] for kind in NOT_OCCUPIED)
+    span_us = timeline.nodes * timeline.end_us - ledger.node_us["down"]
+    busy_us = sum(us for kind, us in ledger.node_us.items() if kind not in NOT_OCCUPIED)
     work = sum(record.work for record in ledger.trials.values())
     best = ledger.best
     trials = tuple(

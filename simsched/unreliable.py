@@ -335,3 +335,16 @@ class UnreliableCluster(SimulatedCluster):
         return Parked(
             now, number, attempt, checkpoint.step, count, *times, now - began, spent.wait_us
         )
+
+
+def cost_of(fleet: Fleet, timeline: Timeline) -> float | None:
+    """Return the price of the nodes' time in service; None if no node has a price."""
+    if not any(kind.price_per_hour for kind in fleet.nodes):
+        return None
+    down_us = [0] * fleet.size
+    for interval in timeline.intervals:
+        if interval.kind == "down":
+            down_us[interval.node] += interval.end_us - interval.start_us
+    prices = [fleet.kind_of(node)[0].price_per_hour for node in range(fleet.size)]
+    paid = sum((timeline.end_us - d) * p for d, p in zip(down_us, prices, strict=True))
+    return paid / US_PER_S / 3600

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from simsched.cli.config import config_option, in_file, overruled, refusal
 from simsched.cli.options import Seconds, SpeedList, Text, Whole, WholeList
@@ -12,6 +13,8 @@ from simsched.cli.output import is_terminal, json_file, new_folder, progress_bar
 from simsched.comparison import DEFAULT_SCHEDULERS, UNITS
 from simsched.comparison import simulate as run_simulation
 from simsched.results import Comparison
+
+_NOT_GIVEN = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP, None)
 
 
 @click.command(
@@ -22,6 +25,7 @@ Examples:
   simsched simulate --nodes 2,4,8,16 --scheduler hypertrick \\
       --scheduler hyperband:eta=3
   simsched simulate --traces my.csv --unit reports --phases 9 --phase-length 1
+  simsched simulate --cluster spot-fleet --replications 10
   simsched simulate --workers 64 --resample --replications 20 --json out.json
 """
 )
@@ -97,6 +101,17 @@ Examples:
     "twice as long.",
 )
 @click.option(
+    "--cluster",
+    type=Text("FILE"),
+    help="A cluster file (nodes, prices, costs, what goes wrong), or one that comes with simsched: "
+    "workstation, server, spot-fleet. In place of --nodes, --node-speeds and the costs.",
+)
+@click.option(
+    "--costs-from",
+    type=Text("RUN"),
+    help="Start, save and load cost what they cost in a live run: its folder.",
+)
+@click.option(
     "--replications",
     type=Whole(1, 100_000),
     default=1,
@@ -170,15 +185,26 @@ def simulate(
         reason = "already sets --save-cost and --load-cost"
         raise refusal("preemption_cost", reason) or click.UsageError(f"--preemption-cost {reason}")
     half = (preemption_cost or 0.0) / 2
+    _refuse_beside(
+        "cluster",
+        "nodes", "node_speeds", "start_cost", "preemption_cost", "save_cost", "load_cost",
+        "costs_from",
+    )  # fmt: skip
+    _refuse_beside("costs_from", "start_cost", "preemption_cost", "save_cost", "load_cost")
+    start = options.pop("start_cost")
+    save = half if save_cost is None else save_cost
+    load = half if load_cost is None else load_cost
+    if (run := options.pop("costs_from")) is not None:
+        start, save, load = _measured_costs(Path(run))
     curves = _curves(game, trace_file)
     with undone_when_killed(), new_folder(out) as target, json_file(json_name) as write_json:
         with progress_bar() as progress:
             comparison = run_simulation(
                 curves,
                 schedulers=schedulers or None,
-                start_s=options.pop("start_cost"),
-                save_s=half if save_cost is None else save_cost,
-                load_s=half if load_cost is None else load_cost,
+                start_s=start,
+                save_s=save,
+                load_s=load,
                 journals=target.scratch / "journals",
                 progress=progress,
                 **options,
@@ -192,6 +218,27 @@ def simulate(
     else:
         _print_table(comparison)
         click.echo(f"\nreport: {report}")
+
+
+def _refuse_beside(option: str, *others: str) -> None:
+    """Refuse options that say again what `option` says, where both were given."""
+    source = click.get_current_context().get_parameter_source
+    given = {name for name in (option, *others) if source(name) not in _NOT_GIVEN}
+    if option in given and len(given) > 1:
+        names = [f"--{name.replace('_', '-')}" for name in (option, *others) if name in given]
+        raise click.UsageError(f"{names[0]} and {names[1]} exclude each other: leave one out")
+
+
+def _measured_costs(run: Path) -> tuple[float, float, float]:
+    """Return what starting, saving and loading took in a live run, in seconds."""
+    from simsched.documents import read_json
+
+    document = read_json(run / "results.json", "--costs-from")
+    settings = document.data.get("settings", {})
+    costs = [settings.get(name) for name in ("start_s", "save_s", "load_s")]
+    if "measured" not in document.data or not all(isinstance(c, int | float) for c in costs):
+        raise click.UsageError(f"--costs-from {run}: is not the folder of a finished live run")
+    return float(costs[0]), float(costs[1]), float(costs[2])
 
 
 def _curves(game: str | None, trace_file: str | None) -> Any:

@@ -44,7 +44,7 @@ class Worker:
     def parks(self, command: Park, reached: float) -> None:
         """It was told to save and end: it trains no more."""
         self.doing, self.number = command, self.number + 1
-        self.count = self.goal = reached
+        self.goal = reached
 
     def waits(self, reached: float) -> None:
         """It has answered."""
@@ -67,21 +67,16 @@ class Worker:
 
     def spent(self, at: int) -> tuple[float, int, int, int]:
         """Return its true count, and the µs since its command on start, load and redoing."""
-        if not isinstance(self.doing, Start | Train | Adopt):
+        if self.doing is None or isinstance(self.doing, Save):
             return self.count, 0, 0, 0
-        return self._spent(at)
+        return self.spent_by_its_clock(at)
 
-    def parking_spent(self, at: int) -> tuple[float, int, int, int]:
-        """Return the same of a worker that is told to park.
+    def spent_by_its_clock(self, at: int) -> tuple[float, int, int, int]:
+        """Return the same as the live world has it of a worker that parks.
 
-        One that has just reported is not known to have: the live world counts from its command,
-        and so says the same once more.
+        One that has just reported says what its report said once more, and one that trained
+        again counts its save as a part of that: the books must bear it.
         """
-        if self.doing is None and isinstance(self.doing, Save):
-            return self.count, 0, 0, 0
-        return self._spent(at)
-
-    def _spent(self, at: int) -> tuple[float, int, int, int]:
         passed = at - self.told
         start_us = min(passed, self.start_us)
         load_us = min(passed - start_us, self.load_us)

@@ -60,6 +60,8 @@ class World:
         self.disk: dict[Checkpoint, float] = {}
         """The checkpoints that are there, each with the trial's true count."""
         self.damaged: set[Checkpoint] = set()
+        self.kept: dict[int, Checkpoint] = {}
+        """By attempt: what it saved and has not been heard of."""
         self.disk_full_until = -1
         self.timers: dict[str, int] = {}
         self.cancelled: list[TimerFired] = []
@@ -105,6 +107,7 @@ class World:
         """No worker outlives its coordinator; timers are the coordinator's own."""
         for node in list(self.workers):
             self._gone(self.workers.pop(node))
+        self.kept.clear()
         self.timers.clear()
         self.cancelled.clear()
 
@@ -135,7 +138,7 @@ class World:
         if node not in self.up:
             return  # it will be told that the node is gone
         self.require(node not in self.workers, f"node {node} is given away, but is not free")
-        on = [w.node for w in self.workers.values() if w.trial == trial and w.doing is not None]
+        on = [w.node for w in self.workers.values() if w.trial == trial and not w.dead]
         self.require(not on, f"trial {trial} starts on node {node}, but is on node {on}")
         pace_us = self.story.paces_us[node] * (20 if self.roll(self.rates.slow) else 1)
         worker = Worker(command, pace_us, self.at)
@@ -245,7 +248,7 @@ class World:
             if lost:
                 self.tally["fault: lost, stuck"] += 1
                 self._gone(worker)
-            self._forget_orphan(worker)
+            self.forget_orphan(worker.attempt)
             worker.waits(worker.count)
             worker.dead = True
             self.tally[f"fault: {reason}"] += 1
@@ -256,12 +259,18 @@ class World:
 
         self._due(worker, delay_us, fail)
 
-    def _forget_orphan(self, worker: Worker) -> None:
+    def forget_orphan(self, attempt: int) -> None:
         """What was saved in vain must not stay, as nobody would ever delete it."""
-        if isinstance(worker.doing, Save):
-            saved = worker.doing.checkpoint
-            if self.coordinator is not None and saved not in self.coordinator.shelf:
-                self.disk.pop(saved, None)
+        saved = self.kept.pop(attempt, None)
+        if self.coordinator is not None and saved and saved not in self.coordinator.shelf:
+            self.disk.pop(saved, None)
+
+    def was_fed(self, event: Saved | Parked, *, taken: bool) -> None:
+        """The coordinator knows of a save, or has dropped the message as one of nobody's."""
+        if taken:
+            self.kept.pop(event.attempt, None)
+        else:
+            self.forget_orphan(event.attempt)
 
     def _save(self, command: Save) -> None:
         worker = self._worker(command)
@@ -279,7 +288,7 @@ class World:
         lost = self.roll(self.rates.stuck + self.rates.lost)
 
         def save() -> Saved | None:
-            self._keep(checkpoint, worker.count)
+            self._keep(worker, checkpoint, worker.count)
             if lost:
                 return None
             worker.waits(worker.count)
@@ -292,7 +301,8 @@ class World:
     def _cannot_save(self) -> bool:
         return self.at <= self.disk_full_until or self.roll(self.rates.unsaved)
 
-    def _keep(self, checkpoint: Checkpoint, count: float) -> None:
+    def _keep(self, worker: Worker, checkpoint: Checkpoint, count: float) -> None:
+        self.kept[worker.attempt] = checkpoint
         self.disk[checkpoint] = count
         self.damaged.discard(checkpoint)
 
@@ -303,14 +313,15 @@ class World:
         self.require(worker.attempt == command.attempt, f"{command} is for another attempt")
         self.require(not isinstance(worker.doing, Save | Park), f"{command}, but it is saving")
         began_us, save_us = self.at, self.story.costs_us[2]
-        reached, start_us, load_us, redo_us = worker.parking_spent(self.at)
+        reached = worker.spent_by_its_clock(self.at)[0]
         training = worker.doing is None or worker.is_training(self.at)
         too_late = not training or self._cannot_save()
 
         def park() -> Parked:
+            _, start_us, load_us, redo_us = worker.spent_by_its_clock(self.at)
             step = -1 if too_late else int(reached)
             if not too_late:
-                self._keep(Checkpoint(worker.trial, step), reached)
+                self._keep(worker, Checkpoint(worker.trial, step), reached)
             saved_us = min(self.at - began_us, max(0, self.at - worker.told - start_us - load_us))
             worker.waits(reached)
             worker.dead = True
@@ -334,6 +345,7 @@ class World:
     def _gone(self, worker: Worker) -> None:
         """A worker is gone; what it was about to say may still be under way."""
         doing = worker.doing
+        self.forget_orphan(worker.attempt)
         if self.rates.stale <= 0 or doing is None or len(self.late) > 50:
             return
         node, attempt, step = worker.node, worker.attempt, worker.until

@@ -1,0 +1,1 @@
+"""Cluster files that come with simsched."""
