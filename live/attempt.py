@@ -60,6 +60,10 @@ class Attempt:
         self.said: set[type] = set()
         """The answers that it has given to its newest command: none is due twice."""
         self.saving: Checkpoint | None = None
+        self.snapping = False
+        """It was told to save in mid-phase and to train on; what comes meanwhile waits."""
+        self.afterwards: Callable[[], None] | None = None
+        """What has to wait for that save."""
         self.counters = self.base = Counters()
         """What it has trained, and what it began from."""
         self.heard_s = time.monotonic()
@@ -224,7 +228,7 @@ def check_message(attempt: Attempt, message: FromWorker, last: RowTuple | None) 
     Raises:
         Garbage: what is wrong.
     """
-    state = attempt.state
+    state = "saving" if attempt.snapping and isinstance(message, Saved) else attempt.state
     kind = message.__struct_config__.tag
     allowed = {
         Training: ("starting", "loading", "parking"),

@@ -194,7 +194,9 @@ class Trial:
                 return False
             self._buffer += part
         told = self._receive()
-        return told is not None and told["type"] != "stop" and self._do(told)
+        going_on = told is not None and told["type"] != "stop" and self._do(told)
+        self._since = time.monotonic()  # saving is not training
+        return going_on
 
     def fail(self, reason: str) -> None:
         """Say that the trial cannot go on, and exit."""

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from simsched.events import (
@@ -13,11 +14,14 @@ from simsched.events import (
     Delete,
     End,
     Hold,
+    Keep,
     Over,
     Park,
     Parked,
     Save,
     SetTimer,
+    Snapped,
+    Snapshot,
     Start,
     TimerFired,
     Train,
@@ -87,7 +91,7 @@ class Orders:
             self.withdrawn.add(command.node)
             name = self.nodes[command.node].name
             self.workshop.say(f"{name} is out of service: workers keep failing on it")
-        elif not isinstance(command, Hold):
+        elif not isinstance(command, Hold | Keep):
             attempt = self.staff.by_node.get(command.node)
             if attempt is not None and attempt.number == command.attempt:
                 self._tell(attempt, command)
@@ -154,7 +158,9 @@ class Orders:
             self.reports.failed(attempt, str(error), spoilt=True)
             return None
 
-    def _tell(self, attempt: Attempt, command: Train | Save | Adopt | Park | End) -> None:
+    def _tell(
+        self, attempt: Attempt, command: Train | Save | Adopt | Park | Snapshot | End
+    ) -> None:
         now = self.feed.now_us()
         if isinstance(command, Train):
             attempt.until = command.until
@@ -170,6 +176,8 @@ class Orders:
             self.feed.do(self._adopt(attempt, command))
         elif isinstance(command, Park):
             self._park(attempt)
+        elif isinstance(command, Snapshot):
+            self._snapshot(attempt, now)
         else:
             self._leave(attempt)
 
@@ -178,8 +186,21 @@ class Orders:
         if source is not None:
             attempt.send(protocol.Adopt(source, command.hparams, command.until))
 
+    def _snapshot(self, attempt: Attempt, now: int) -> None:
+        """Have a trial saved in mid-phase, to train on. One that does not train has to wait."""
+        if attempt.state != "training" or attempt.training_us is None:
+            self.feed.offer(Snapped(now, attempt.node, attempt.number, -1, 0.0))
+            return
+        attempt.snapping = True
+        attempt.save_began_us = now
+        attempt.said.discard(protocol.Saved)
+        attempt.send(protocol.Save(str(self.workshop.store.scratch(attempt.number))))
+
     def _park(self, attempt: Attempt) -> None:
         """Have a trial saved as it is. One that does not train yet has nothing to save."""
+        if attempt.snapping:
+            attempt.afterwards = partial(self._park, attempt)
+            return
         if attempt.state in ("starting", "loading"):
             self._not_parked(attempt)
             return

@@ -12,7 +12,7 @@ from simsched.live.agreement import Agreement, compare, in_words
 from simsched.live.past_costs import Measured, Score, measure
 from simsched.live.past_run import PastRun, read_run
 from simsched.live.rerun import Simulated, mean_costs, rerun, retraced_costs
-from simsched.results import Comparison, RunResult, Settings
+from simsched.results import Comparison, RunResult, Settings, run_fields
 from simsched.schedulers import parse
 from simsched.timeline import US_PER_S
 
@@ -167,10 +167,10 @@ def replayed_json(replayed: Replayed) -> bytes:
             }
             for kind, cost in measured.costs.items()
         },
-        "actual": _fields(run.result),
+        "actual": run_fields(run.result),
         "predicted": _simulated(replayed, replayed.predicted),
         "retraced": _simulated(replayed, replayed.retraced),
-        "others": [_fields(each) for each in replayed.others],
+        "others": [run_fields(each) for each in replayed.others],
         "cautions": cautions(replayed),
     }
     return msgspec.json.format(msgspec.json.encode(values), indent=2) + b"\n"
@@ -189,7 +189,7 @@ def _score(score: Score, sign: float) -> dict[str, Any]:
 def _simulated(replayed: Replayed, simulated: Simulated) -> dict[str, Any]:
     agreement = replayed.agreement(simulated)
     return {
-        **_fields(simulated.result),
+        **run_fields(simulated.result),
         "milestones_with_the_same_decision": agreement.same,
         "differences": [
             {
@@ -201,13 +201,3 @@ def _simulated(replayed: Replayed, simulated: Simulated) -> dict[str, Any]:
             for each in agreement.differences
         ],
     }
-
-
-def _fields(result: RunResult) -> dict[str, Any]:
-    """Return a result as `simsched simulate --json` has it."""
-    fields: dict[str, Any] = msgspec.to_builtins(result)
-    del fields["timeline"]
-    for trial in fields["trials"]:
-        del trial["curve"]
-    fields["node_hours"] = result.node_hours
-    return fields

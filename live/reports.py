@@ -9,9 +9,10 @@ import signal
 import socket
 import struct
 import time
+from functools import partial
 from typing import Any
 
-from simsched.events import Failed, Parked, Reported, Saved
+from simsched.events import Failed, Parked, Reported, Saved, Snapped
 from simsched.live import protocol
 from simsched.live.attempt import Attempt, Garbage, check_message, reason_of
 from simsched.live.errors import LiveError, NothingRanError
@@ -107,8 +108,13 @@ class Reports:
             counters = Counters(message.steps, message.episodes, message.seconds)
             attempt.progressed(counters, self.settings.unit, now)
             curve.beat(counters)
+        elif isinstance(message, protocol.Reached) and attempt.snapping:
+            # It is at its milestone already, and saves there before it hears what comes next.
+            attempt.afterwards = partial(self._reached, attempt, message, now)
         elif isinstance(message, protocol.Reached):
             self._reached(attempt, message, now)
+        elif isinstance(message, protocol.Saved) and attempt.snapping:
+            self.feed.do(self._keep_snapshot(attempt, message.state, now))
         elif isinstance(message, protocol.Saved):
             began_us = attempt.told_us if attempt.state == "saving" else attempt.save_began_us
             self.feed.do(self._keep(attempt, message.state, began_us))
@@ -146,18 +152,7 @@ class Reports:
         checkpoint = Checkpoint(attempt.trial, int(count)) if parking else attempt.saving
         assert checkpoint is not None  # noqa: S101 - a save is commanded with its checkpoint
         attempt.saving = None
-        self.workshop.curve(attempt.trial).sync()
-        store = self.workshop.store
-        try:
-            await asyncio.to_thread(store.commit, attempt.number, checkpoint, state)
-        except LiveError as error:
-            self.failed(attempt, str(error))
-            return
-        except OSError as error:
-            self.failed(attempt, f"its checkpoint could not be kept: {error}")
-            return
-        if attempt.failed and checkpoint not in self.feed.control.coordinator.shelf:
-            store.delete(checkpoint)  # the coordinator does not wait for it any more
+        if not await self._committed(attempt, checkpoint, state):
             return
         now = self.feed.now_us()
         if parking:
@@ -174,6 +169,46 @@ class Reports:
             attempt.state = "reported"
             self.workshop.costs.saved((now - began_us) / 1e6)
             self.feed.offer(Saved(now, attempt.node, attempt.number))
+
+    async def _committed(
+        self, attempt: Attempt, checkpoint: Checkpoint, state: dict[str, Any]
+    ) -> bool:
+        """Make a checkpoint durable. False if that fails, or nobody wants it any more."""
+        self.workshop.curve(attempt.trial).sync()
+        store = self.workshop.store
+        try:
+            await asyncio.to_thread(store.commit, attempt.number, checkpoint, state)
+        except LiveError as error:
+            self.failed(attempt, str(error))
+            return False
+        except OSError as error:
+            self.failed(attempt, f"its checkpoint could not be kept: {error}")
+            return False
+        if attempt.failed and checkpoint not in self.feed.control.coordinator.shelf:
+            store.delete(checkpoint)  # the coordinator does not wait for it any more
+            return False
+        return True
+
+    async def _keep_snapshot(self, attempt: Attempt, state: dict[str, Any], now: int) -> None:
+        """Make a checkpoint in mid-phase durable; the worker trains on."""
+        began_us, count = attempt.save_began_us, attempt.count(self.settings.unit)
+        start_us, load_us, redo_us = attempt.spent(began_us)
+        checkpoint = Checkpoint(attempt.trial, int(count))
+        if attempt.afterwards is None:
+            attempt.send(protocol.Train(attempt.until))
+        if not await self._committed(attempt, checkpoint, state):
+            return
+        attempt.snapping = False
+        attempt.told_us = attempt.training_us = now
+        self.feed.offer(
+            Snapped(
+                now, attempt.node, attempt.number, checkpoint.step, count,
+                start_us, load_us, redo_us, now - began_us,
+            )
+        )  # fmt: skip
+        afterwards, attempt.afterwards = attempt.afterwards, None
+        if afterwards is not None:
+            afterwards()
 
     def blame(self, attempt: Attempt, reason: str) -> None:
         """A worker said what it may not."""

@@ -242,3 +242,11 @@ class Fleet(Table, frozen=True, kw_only=True):
                 return kind, node - first
             first += self.most(kind)
         raise IndexError(node)
+
+
+def as_fleet(cluster: Cluster) -> Fleet:
+    """Return a cluster in which nothing goes wrong as a fleet."""
+    speeds = [cluster.speed(node) for node in range(cluster.nodes)]
+    kinds = tuple(NodeKind(name=f"node {n}", speed=speed) for n, speed in enumerate(speeds))
+    costs = Costs(start_s=cluster.start_s, save_s=cluster.save_s, load_s=cluster.load_s)
+    return Fleet(nodes=kinds, costs=costs)

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from simsched._version import __version__
-from simsched.cluster import Cluster, Fleet
+from simsched.checkpointing import between_losses_s, parse_saving, save_cost_s
+from simsched.cluster import Cluster, Fleet, as_fleet
 from simsched.cluster_file import read_cluster
 from simsched.draws import keyed
 from simsched.errors import SimschedError
@@ -21,6 +22,7 @@ from simsched.processes import side_by_side
 from simsched.recorded import check_lengths, default_phase_length, draw_order, name_of, space_of
 from simsched.replay import Curve, Neighbours, curve_of
 from simsched.results import Comparison, RunResult, Settings
+from simsched.retries import Policy
 from simsched.run_result import make_result
 from simsched.schedulers import Plan, Scheduler, SchedulerClass, build, parse, register, registered
 from simsched.schedulers.pbt import PopulationBasedTraining
@@ -65,6 +67,8 @@ def simulate(
     load_s: float = 0.0,
     node_speeds: Sequence[float] = (1.0,),
     cluster: str | Path | Fleet | None = None,
+    checkpoints: str = "scheduler",
+    preemption: Literal["eager", "lazy"] = "eager",
     replications: int = 1,
     resample: bool = False,
     seed: int = 0,
@@ -91,6 +95,10 @@ def simulate(
         cluster: a cluster file, the name of one that comes with simsched, or a `Fleet`: nodes
             and costs come from it, and what goes wrong; `nodes`, `node_speeds` and the costs
             above are not looked at then.
+        checkpoints: when trials are saved: "scheduler" (as it needs), "milestone", "every:10m",
+            or "young" or "daly", the best interval by their formulas for the cluster's failures;
+            "daly:24h" says how far these are apart.
+        preemption: "lazy": a paused trial keeps its node, unsaved, until another needs it.
         replications: the first replays the trials in the order of the file, further ones draw
             trials and order; all schedulers see the same.
         resample: draw with replacement, so that there may be more workers than recorded trials.
@@ -141,6 +149,8 @@ def simulate(
         resample=resample,
         seed=_whole_number("seed", seed),
         cluster=fleet,
+        checkpoints=checkpoints,
+        preemption=preemption,
         cluster_name=None if cluster is None else _name_of_cluster(cluster),
     )
     _check(settings, jobs)
@@ -202,6 +212,8 @@ def _check(settings: Settings, jobs: int) -> None:
         if value < least:
             raise SimschedError(f"{name}={value} must be at least {least}")
     _refuse_repeats(settings)
+    if settings.preemption not in ("eager", "lazy"):
+        raise SimschedError(f"preemption={settings.preemption!r} must be eager or lazy")
     if settings.unit not in UNITS:
         raise SimschedError(f"unit={settings.unit!r} must be one of {', '.join(UNITS)}")
     most, limit = max(settings.workers), settings.recorded_trials
@@ -241,6 +253,14 @@ class _Simulator:
 
         costs = settings.start_s, settings.save_s, settings.load_s
         self.clusters = {n: Cluster(n, settings.node_speeds, *costs) for n in settings.nodes}
+        saving, fleet = parse_saving(settings.checkpoints), settings.cluster
+        save_s = settings.save_s if fleet is None else save_cost_s(fleet)
+        between_s = None if fleet is None else between_losses_s(fleet)
+        self.policy = Policy(
+            save_at=saving.save_at,
+            lazy=settings.preemption == "lazy",
+            save_every_us=saving.interval_us(save_s, between_s),
+        )
 
     def check(self) -> None:
         """Refuse schedulers that cannot be, before anything is simulated."""
@@ -270,6 +290,8 @@ class _Simulator:
         curves = [self.curves[i] for i in draw_order(self.settings, job.workers, job.replication)]
         plan, scheduler = self._scheduler(job, curves)
         fleet = self.settings.cluster
+        if fleet is None and self.policy.save_every_us is not None:
+            fleet = as_fleet(self.clusters[job.nodes])  # only there is anything timed
         neighbours = Neighbours(self.curves, self.space, plan.phase_length)
         with ExitStack() as files:
             journal = None
@@ -282,12 +304,13 @@ class _Simulator:
             if fleet is None:
                 cluster = self.clusters[job.nodes]
                 world = SimulatedCluster(
-                    scheduler, curves, neighbours, cluster, plan.maximum, journal
+                    scheduler, curves, neighbours, cluster, plan.maximum, journal, self.policy
                 )
             else:
                 world = UnreliableCluster(
-                    scheduler, curves, neighbours, fleet, plan.maximum, journal, seed=plan.seed
-                )
+                    scheduler, curves, neighbours, fleet, plan.maximum, journal, self.policy,
+                    seed=plan.seed,
+                )  # fmt: skip
             timeline = world.run()
         if timeline.end_us >= LONGEST_US:
             raise SimschedError(

@@ -18,6 +18,9 @@ out. It knows no clock, process or file. Its rules:
    and then does what the verdict had said.
 8. A node that will be gone gets no more work, and its worker is told to park. What was on it
    goes on elsewhere at once, from its newest durable checkpoint; that is no failure.
+9. If the policy is lazy, a trial that pauses keeps its node, and going on there is free. It is
+   saved when another trial needs the node; of several the one that was held longest goes first.
+10. If the policy says so, a trial that trains is saved each time a while has passed.
 """
 
 from collections.abc import Callable
@@ -39,7 +42,8 @@ from simsched.events import (
     Reported,
     Save,
     Saved,
-    SetTimer,
+    Snapped,
+    Snapshot,
     TimerFired,
     Train,
 )
@@ -51,6 +55,9 @@ from simsched.slots import NO_POLICY, ProtocolError, Slot
 
 __all__ = ["NO_POLICY", "Coordinator", "ProtocolError", "Slot"]
 
+_MAY_FREE = (Saved, Parked, Failed, Snapped)
+"""Events after which a checkpoint may be needed no more."""
+
 
 class Coordinator(Failures):
     """Turns events into commands; see the module's rules."""
@@ -59,7 +66,7 @@ class Coordinator(Failures):
         super().__init__(scheduler, policy)
         self._of_a_node: dict[type, Callable[[Any, Slot, list[Command]], None]] = {
             Reported: self._reported, Saved: self._saved, Ended: self._ended,
-            Failed: self._failed, Parked: self._parked,
+            Failed: self._failed, Parked: self._parked, Snapped: self._snapped,
         }  # fmt: skip
 
     @property
@@ -95,9 +102,10 @@ class Coordinator(Failures):
             handler(event, slot, commands)
         else:
             self._of_the_run(event, commands)
-        if (self._idle or self._ready) and not (self._parking or self._cut_off):
+        free = self._idle or self._ready or self._kept
+        if free and not (self._parking or self._cut_off):
             self._fill(commands)
-        if self._deletes and (isinstance(event, Saved | Parked | Failed) or self.finished):
+        if self._deletes and (isinstance(event, _MAY_FREE) or self.finished):
             self._clear_out(commands)
         return commands
 
@@ -105,8 +113,8 @@ class Coordinator(Failures):
         if isinstance(event, NodeUp):
             if event.node in self._nodes:
                 raise ProtocolError(f"node {event.node} came up twice")
-            if not self._nodes and self.policy.max_time_us is not None and not self._attempts:
-                commands.append(SetTimer(DEADLINE, max(0, self.policy.max_time_us - event.at)))
+            if not self._timed:
+                self._time_run(event.at, commands)
             self._add_node(event.node)
         elif isinstance(event, NodeLeaving):
             self._leaving_soon(event.node, commands)
@@ -115,6 +123,8 @@ class Coordinator(Failures):
         elif isinstance(event, TimerFired):
             if event.timer == DEADLINE:
                 self._cut(commands)
+            elif event.timer.startswith("save-"):
+                self._snapshot_is_due(event.timer, commands)
             else:
                 trial = int(event.timer.removeprefix("retry-"))
                 if trial in self._down and trial not in self._ready:
@@ -161,6 +171,12 @@ class Coordinator(Failures):
                 self._free(node, slot, commands)
         elif isinstance(verdict, Pause) and not verdict.save:
             self._free(node, slot, commands)
+        elif isinstance(verdict, Pause) and self._holds(node, slot):
+            if self._saves_each_milestone:
+                slot.held = True  # it keeps its node once it is saved
+                self._save(node, slot, commands, release=False)
+            else:
+                self._hold(node, slot, commands)
         elif isinstance(verdict, Pause):
             self._save(node, slot, commands, release=True)
         else:
@@ -175,6 +191,11 @@ class Coordinator(Failures):
             else:
                 slot.until = verdict.until
                 self._train(node, slot, commands)
+
+    def _holds(self, node: int, slot: Slot) -> bool:
+        """Whether a trial that pauses keeps its node for now (rule 9)."""
+        staying = not (self._parking or slot.parking or node in self._leaving)
+        return self.policy.lazy and staying
 
     def _train(self, node: int, slot: Slot, commands: list[Command]) -> None:
         if not (self._parking or slot.parking):
@@ -211,7 +232,12 @@ class Coordinator(Failures):
         checkpoint, slot.saving = slot.saving, None
         self.shelf.add(checkpoint)
         slot.member.origin, slot.member.at = checkpoint, slot.member.reached
-        if not slot.release:
+        if slot.held and not slot.release:
+            if self._holds(node, slot):
+                self._hold(node, slot, commands)
+            else:
+                self._free(node, slot, commands)
+        elif not slot.release:
             if self._parking:
                 commands.append(End(node, slot.attempt))
                 slot.empty = True
@@ -227,6 +253,7 @@ class Coordinator(Failures):
             self._move_on(node, slot, commands)
         else:
             commands.append(End(node, slot.attempt))
+            self._clearing.discard(node)
             self._assign(node, slot.bound, commands)
         for trial in self._waiting_for.pop(checkpoint, ()):
             self._wake(trial, commands)
@@ -235,6 +262,32 @@ class Coordinator(Failures):
         self.abandoned = self.scheduler.abandon(slot.trial)
         self.members.pop(slot.trial, None)
         self._free(event.node, slot, commands)
+        self._never_saved(slot, commands)
+        for trial in self.abandoned:
+            self._retire(trial, commands)
+
+    def _snapshot_is_due(self, timer: str, commands: list[Command]) -> None:
+        node, attempt = map(int, timer.removeprefix("save-").split("-"))
+        slot = self.slots.get(node)
+        if slot is None or slot.attempt != attempt or slot.empty or slot.parking:
+            return
+        if slot.held or slot.saving is not None or slot.waiting is not None:
+            self._time_save(node, slot, commands)  # there is nothing new to save
+        else:
+            slot.snapping = True
+            commands.append(Snapshot(node, attempt))
+
+    def _snapped(self, event: Snapped, slot: Slot, commands: list[Command]) -> None:
+        if not slot.snapping:
+            raise ProtocolError(f"node {event.node} snapped what nobody asked for")
+        slot.snapping = False
+        member = slot.member
+        member.high = max(member.high, event.reached)
+        if event.step >= 0:
+            self._health.well(event.node)
+            member.origin, member.at = Checkpoint(slot.trial, event.step), event.reached
+            self.shelf.add(member.origin)
+        self._time_save(event.node, slot, commands)
 
     def _parked(self, event: Parked, slot: Slot, commands: list[Command]) -> None:
         if not slot.parking:

@@ -117,6 +117,24 @@ class Parked(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="par
     wait_us: int = 0
 
 
+class Snapped(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="snapped"):
+    """The worker has saved its trial as it was after `step` resource units, and trains on.
+
+    `save_us` of the time until `at` went into that. `step` -1: there was nothing to save.
+    """
+
+    at: int
+    node: int
+    attempt: int
+    step: int
+    reached: float
+    start_us: int = 0
+    load_us: int = 0
+    redo_us: int = 0
+    save_us: int = 0
+    wait_us: int = 0
+
+
 class TimerFired(msgspec.Struct, frozen=True, gc=False, tag="timer"):
     """The time that `SetTimer` asked for has passed."""
 
@@ -138,7 +156,7 @@ class Recovered(msgspec.Struct, frozen=True, gc=False, tag="recovered"):
 
 Event: TypeAlias = (
     NodeUp | NodeLeaving | NodeDown | Reported | Saved | Ended | Failed | Parked
-    | TimerFired | Interrupted | Recovered
+    | Snapped | TimerFired | Interrupted | Recovered
 )  # fmt: skip
 
 
@@ -207,6 +225,20 @@ class Park(msgspec.Struct, frozen=True, gc=False, tag="park"):
     attempt: int
 
 
+class Keep(msgspec.Struct, frozen=True, gc=False, tag="keep"):
+    """The trial pauses, but keeps its node, and its worker, until another trial needs it."""
+
+    node: int
+    attempt: int
+
+
+class Snapshot(msgspec.Struct, frozen=True, gc=False, tag="snapshot"):
+    """Save the trial as it is, in mid-phase, and train on; `Snapped` is awaited."""
+
+    node: int
+    attempt: int
+
+
 class Withdraw(msgspec.Struct, frozen=True, gc=False, tag="withdraw"):
     """Take a node out of service: workers keep failing on it."""
 
@@ -239,6 +271,8 @@ class CancelTimer(msgspec.Struct, frozen=True, gc=False, tag="cancel_timer"):
     timer: str
 
 
-NodeCommand: TypeAlias = Hold | Start | Train | Save | Adopt | End | Park | Withdraw
+NodeCommand: TypeAlias = (
+    Hold | Start | Train | Save | Adopt | End | Park | Keep | Snapshot | Withdraw
+)
 """What concerns one node."""
 Command: TypeAlias = NodeCommand | Over | Delete | SetTimer | CancelTimer

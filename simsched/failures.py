@@ -51,11 +51,13 @@ class Failures(Slots):
         commands.append(End(node, slot.attempt))
         if withdraw:
             commands.append(Withdraw(node))
+        whole = self._lost_while_held(node, slot)
         self._leave(node, slot, withdraw=withdraw)
+        if slot.last or whole:
+            self._never_saved(slot, commands)
+            return  # nothing but a checkpoint for keeping is lost
         member = slot.member
         member.failures += 1
-        if slot.last:
-            return  # the trial is over; only its last checkpoint is lost
         slot.again = slot.saving is not None
         if slot.waiting is not None:
             slot.waiting = as_run(slot.trial, slot.waiting)
@@ -78,6 +80,8 @@ class Failures(Slots):
             self._take_out(node)
         elif self._parking or slot.parking or (slot.saving is not None and not slot.again):
             return  # it is being saved anyway
+        elif node in self._kept:
+            self._let_go(node, slot, commands)
         elif slot.waiting is not None or slot.empty:
             self._move_on(node, slot, commands)
         else:
@@ -106,9 +110,11 @@ class Failures(Slots):
         """A trial leaves its node. `end`: the node is there, and a worker on it to be ended."""
         if end:
             commands.append(End(node, slot.attempt))
+        whole = self._lost_while_held(node, slot)
         self._leave(node, slot)
-        if slot.last:
-            return  # the trial is over; only its last checkpoint is lost
+        if slot.last or whole:
+            self._never_saved(slot, commands)
+            return  # nothing but a checkpoint for keeping is lost
         slot.again = slot.saving is not None
         if slot.waiting is not None:
             slot.waiting = as_run(slot.trial, slot.waiting)
@@ -130,8 +136,7 @@ class Failures(Slots):
         """The source is lost for good: its trial's newest durable checkpoint must do."""
         instead = self.shelf.newest(source.trial)
         if instead is None:
-            if not slot.empty:
-                commands.append(End(node, slot.attempt))
+            commands.append(End(node, slot.attempt))
             self._give_up(node, slot, commands)
         elif isinstance(work, Run):
             self._begin(node, slot, msgspec.structs.replace(work, source=instead), commands)
@@ -149,15 +154,20 @@ class Failures(Slots):
         commands.append(Over(slot.trial, "lost"))
         for trial in retired:
             self._retire(trial, commands)
+        self._never_saved(slot, commands)
+
+    def _never_saved(self, slot: Slot, commands: list[Command]) -> None:
+        """Whoever waits for what a slot was to save must do without."""
         if slot.saving is not None:
-            for trial in self._waiting_for.pop(slot.saving, ()):
+            lost, slot.saving = slot.saving, None
+            for trial in self._waiting_for.pop(lost, ()):
                 self._wake(trial, commands)
 
     def _retire(self, trial: TrialId, commands: list[Command]) -> None:
         """A paused trial is over: nothing is trained again for it."""
         self.members.pop(trial, None)
         if trial in self._down:
-            del self._down[trial]
+            self._never_saved(self._down.pop(trial), commands)
             if trial in self._ready:
                 self._ready.remove(trial)
             else:
@@ -165,10 +175,12 @@ class Failures(Slots):
         node = self._node_of.get(trial)
         if node is not None:
             slot = self.slots[node]
-            if slot.again or slot.empty:
+            if slot.again or slot.empty or node in self._kept:
+                self._kept.pop(node, None)
                 self._free(node, slot, commands)
+                self._never_saved(slot, commands)
             else:
-                slot.last = True  # the save goes on, and is not made up for
+                slot.last = slot.release = True  # the save goes on, and is not made up for
 
     def _clear_out(self, commands: list[Command]) -> None:
         """Have checkpoints deleted that nothing can need any more."""
@@ -178,7 +190,7 @@ class Failures(Slots):
             if slot.waiting is not None:
                 source = source_of(slot.waiting)
                 needed.update(() if source is None else (source,))
-        if self._held is not None and not self.scheduler.done():
+        if self._held is not None and not (self._cut_off or self.scheduler.done()):
             needed.update(self._held())
         gone = self.shelf.clear_out(needed, keep_newest=self.policy.keep_stopped)
         commands.extend(Delete(checkpoint) for checkpoint in gone)
@@ -188,6 +200,9 @@ class Failures(Slots):
         self._parking = True
         for node in sorted(self.slots):
             slot = self.slots[node]
+            if node in self._kept:
+                self._let_go(node, slot, commands)
+                continue
             if slot.empty or slot.parking or (slot.saving is not None and not slot.again):
                 continue
             if slot.waiting is not None:
@@ -200,13 +215,18 @@ class Failures(Slots):
     def _recover(self, event: Recovered, commands: list[Command]) -> None:
         """Start every worker anew; those of before are gone, and what they say is dropped."""
         self._parking = False
+        self._clearing.clear()
         for node in sorted(self.slots):
             slot = self.slots[node]
             if node in self._leaving:
                 self._move_on(node, slot, commands)
                 continue
+            if self._lost_while_held(node, slot):
+                self._free(node, slot, commands)
+                continue
             if slot.last and not slot.empty:  # a checkpoint for keeping is not worth a phase
                 self._free(node, slot, commands)
+                self._never_saved(slot, commands)
                 continue
             slot.again = slot.saving is not None
             if slot.waiting is not None:
@@ -218,17 +238,26 @@ class Failures(Slots):
             elif trial not in self._ready:
                 delay_us = self.policy.backoff(slot.member.failures)
                 commands.append(SetTimer(f"retry-{trial}", delay_us))
+        self._time_run(event.at, commands)
+
+    def _time_run(self, at: int, commands: list[Command]) -> None:
+        """Set the deadline: when the first node comes up, and once more after a recovery."""
+        self._timed = True
         if self.policy.max_time_us is not None:
-            commands.append(SetTimer(DEADLINE, max(0, self.policy.max_time_us - event.at)))
+            commands.append(SetTimer(DEADLINE, max(0, self.policy.max_time_us - at)))
 
     def _cut(self, commands: list[Command]) -> None:
         """The run's time is over: end everything as it is."""
         self._cut_off = True
         for node in sorted(self.slots):
             self._free(node, self.slots[node], commands)
+        self._kept.clear()
         commands.extend(
             CancelTimer(f"retry-{trial}") for trial in self._down if trial not in self._ready
         )
+        for trial, slot in self._down.items():
+            if slot.attempt == 0 and slot.member.since == 0:
+                del self.members[trial]  # it was to take a node over, and never began
         self._down.clear()
         self._ready.clear()
         commands.extend(Over(trial, "censored") for trial in sorted(self.members))

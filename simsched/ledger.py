@@ -5,7 +5,6 @@ on or from its journal afterwards, for simulated and live runs alike.
 """
 
 from collections.abc import Callable
-from operator import itemgetter
 from typing import Any, TypeAlias
 
 import msgspec
@@ -18,6 +17,7 @@ from simsched.events import (
     Event,
     Failed,
     Hold,
+    Keep,
     NodeCommand,
     NodeDown,
     NodeLeaving,
@@ -27,14 +27,17 @@ from simsched.events import (
     Reported,
     Save,
     Saved,
+    Snapped,
     Start,
     Train,
     Withdraw,
 )
 from simsched.messages import Decision, Hparams, Pause, Stop, TrialId
 from simsched.results import Fate, Milestone
-from simsched.timeline import KINDS, US_PER_S, Interval, Kind, Timeline
+from simsched.timeline import KINDS, US_PER_S, Intervals, Kind, Timeline
 
+_OF_AN_ATTEMPT = (Reported, Saved, Failed, Parked, Ended, Snapped)
+"""A tuple: `A | B` would be made anew for every event."""
 _Open: TypeAlias = tuple[Kind, int, TrialId, int, int]
 """What a node is doing: kind, since, trial, attempt, step."""
 
@@ -61,7 +64,7 @@ class Ledger:
 
     def __init__(self, maximum: int) -> None:
         self.maximum = maximum
-        self.intervals: list[Interval] = []
+        self.intervals = Intervals()
         self.node_us: dict[Kind, int] = dict.fromkeys(KINDS, 0)
         self.trials: dict[TrialId, TrialRecord] = {}
         self.preemptions = self.saves = self.loads = self.milestones = self.failures = 0
@@ -76,7 +79,7 @@ class Ledger:
         self._begin: dict[type, Callable[[Any, int, TrialId], _Open]] = {
             Start: self._start, Save: self._save, Adopt: self._adopt,
             Train: self._train, Hold: self._hold, End: self._end,
-            Withdraw: self._withdraw,
+            Withdraw: self._withdraw, Keep: self._keep,
         }  # fmt: skip
         """What each command begins (`Park` lets go on what goes on).
 
@@ -92,15 +95,14 @@ class Ledger:
     ) -> None:
         """Take in one event with its answers."""
         self.last_us = at = event.at
-        if (
-            isinstance(event, Reported | Saved | Failed | Parked | Ended)
-            and event.attempt != self._open[event.node][3]
-        ):
+        if isinstance(event, _OF_AN_ATTEMPT) and event.attempt != self._open[event.node][3]:
             return  # from an older attempt: the coordinator has dropped it too
         if isinstance(event, Reported):
             trial = self._close_leg(event)
             if decision is not None:
                 self._report(event, trial, decision)
+        elif isinstance(event, Saved):
+            self._saved(event)
         elif isinstance(event, Ended):
             self.trials[self._close_leg(event)].fate = "censored"
         elif isinstance(event, NodeUp):
@@ -115,13 +117,13 @@ class Ledger:
                 self._open[event.node] = ("grace", at, -1, -1, -1)
         elif isinstance(event, NodeDown):
             self._down(event)
-        elif isinstance(event, Saved):
-            self._saved(event)
         elif isinstance(event, Failed):
             self.failures += 1
             self._failed(event)
         elif isinstance(event, Parked):
             self._parked(event)
+        elif isinstance(event, Snapped) and event.step >= 0:
+            self._snapped(event)
         self._retire(abandoned)
         for command in commands:
             if type(command) in self._begin:
@@ -168,8 +170,18 @@ class Ledger:
         self._open[event.node] = ("wait", event.at, trial, attempt, step)
         self.saves += event.step >= 0
 
+    def _snapped(self, event: Snapped) -> None:
+        kind, _, trial, attempt, step = self._open[event.node]
+        if kind != "train":
+            return
+        began = event.at - event.save_us
+        self._close_leg(event, began)
+        self._add(event.node, trial, attempt, "save", began, event.at, step)
+        self._open[event.node] = ("train", event.at, trial, attempt, step)
+        self.saves += 1
+
     def _close_leg(
-        self, event: Reported | Ended | Failed | Parked | NodeDown, at: int | None = None
+        self, event: Reported | Ended | Failed | Parked | Snapped | NodeDown, at: int | None = None
     ) -> TrialId:
         """Split what the worker did since its command; from now on it waits for an answer."""
         node, at = event.node, event.at if at is None else at
@@ -194,10 +206,7 @@ class Ledger:
         self, node: int, trial: int, attempt: int, kind: Kind, start: int, end: int, step: int
     ) -> None:
         if end > start:
-            # As Interval(…), at half the price: this line runs more often than any other.
-            self.intervals.append(
-                tuple.__new__(Interval, (node, trial, attempt, kind, start, end, step))
-            )
+            self.intervals.add(node, trial, attempt, kind, start, end, step)
             self.node_us[kind] += end - start
 
     def _report(self, event: Reported, trial: TrialId, decision: Decision) -> None:
@@ -244,6 +253,7 @@ class Ledger:
         return "train", at, trial, command.attempt, command.until
 
     def _save(self, command: Save, at: int, trial: TrialId) -> _Open:
+        self._let_go(trial, self._open[command.node][0])
         self.saves += 1
         return "save", at, trial, command.attempt, command.checkpoint.step
 
@@ -258,10 +268,20 @@ class Ledger:
     def _hold(self, command: Hold, at: int, _: TrialId) -> _Open:
         return "wait", at, command.trial, command.attempt, -1
 
+    def _keep(self, command: Keep, at: int, trial: TrialId) -> _Open:
+        self.preemptions -= 1  # not yet: it was booked with the verdict
+        return "held", at, trial, command.attempt, -1
+
+    def _let_go(self, trial: TrialId, kind: Kind) -> None:
+        """Another trial takes the node of one that is held: now it is preempted."""
+        if kind == "held" and self.trials[trial].fate is None:
+            self.preemptions += 1
+
     def _withdraw(self, _command: Withdraw, at: int, _: TrialId) -> _Open:
         return "down", at, -1, -1, -1
 
-    def _end(self, command: End, at: int, _: TrialId) -> _Open:
+    def _end(self, command: End, at: int, trial: TrialId) -> _Open:
+        self._let_go(trial, self._open[command.node][0])
         kind: Kind = "grace" if command.node in self._leaving else "idle"
         return kind, at, -1, -1, -1
 
@@ -269,7 +289,7 @@ class Ledger:
         """End the books at `at` (µs) and return the timeline, ordered by node and time."""
         for node, (kind, since, trial, attempt, step) in self._open.items():
             self._add(node, trial, attempt, kind, since, at, step)
-        self.intervals.sort(key=itemgetter(0, 4))  # by node, then time
+        self.intervals = self.intervals.in_order()
         nodes = len(self._open)
         self._open = {}
         return Timeline(nodes, at, self.intervals)

@@ -1,6 +1,7 @@
 """What a simulated or a live run comes to: the values that tables and figures are made of."""
 
-from typing import Literal, TypeAlias
+from collections.abc import Iterator
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -8,6 +9,8 @@ from simsched.cluster import Fleet
 from simsched.messages import Hparams
 from simsched.timeline import Kind, Timeline
 
+AT_ONCE = 1000
+"""Trials in a piece of JSON."""
 Fate: TypeAlias = Literal["finished", "stopped", "diverged", "censored", "lost"]
 
 
@@ -101,6 +104,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cluster: Fleet | None = None
     """What a cluster file said; None where it was not asked for."""
     cluster_name: str | None = None
+    checkpoints: str = "scheduler"
+    preemption: Literal["eager", "lazy"] = "eager"
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,19 +161,49 @@ def results_json(comparison: Comparison) -> bytes:
     Timelines and curves are not in it; they are in the journals. A live search has `measured`
     as well, without the samples of use, which have a file of their own.
     """
-    runs = []
-    for run in comparison.runs:
-        fields = msgspec.to_builtins(run)
-        del fields["timeline"]
-        for trial in fields["trials"]:
-            del trial["curve"]
-        fields["node_hours"] = run.node_hours
-        runs.append(fields)
+    return b"".join(results_chunks(comparison))
+
+
+def results_chunks(comparison: Comparison) -> Iterator[bytes]:
+    """Yield what `results_json` returns, piece by piece: a million trials are 300 MB."""
+    runs = [_fields(run) for run in comparison.runs]
     values = {"settings": msgspec.to_builtins(comparison.settings), "runs": runs}
     if comparison.measured is not None:
         values["measured"] = msgspec.to_builtins(comparison.measured)
         del values["measured"]["usage"]
-    return _pretty(values)
+    # Inside a string the quotes would be escaped, so these are the runs' own, in their order.
+    first, *rest = _pretty(values).split(b'"trials": []')
+    yield first
+    for run, after in zip(comparison.runs, rest, strict=True):
+        yield b'"trials": ['
+        for start in range(0, len(run.trials), AT_ONCE):
+            listed = [_row(trial) for trial in run.trials[start : start + AT_ONCE]]
+            text = _pretty(listed).removeprefix(b"[").removesuffix(b"\n]\n")
+            yield b"," * (start > 0) + text.replace(b"\n", b"\n      ")
+        yield b"\n      ]" if run.trials else b"]"
+        yield after
+
+
+def run_fields(run: RunResult) -> dict[str, Any]:
+    """Return one run as `results_json` has it, as JSON values."""
+    return {**_fields(run), "trials": [_row(trial) for trial in run.trials]}
+
+
+def _fields(run: RunResult) -> dict[str, Any]:
+    """Return a run without its trials."""
+    bare = msgspec.structs.replace(run, trials=(), timeline=Timeline(0, 0, []))
+    fields: dict[str, Any] = msgspec.to_builtins(bare)
+    del fields["timeline"]
+    fields["trials"] = []
+    fields["node_hours"] = run.node_hours
+    return fields
+
+
+def _row(trial: TrialResult) -> dict[str, Any]:
+    """Return a trial without its curve."""
+    fields: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(trial, curve=()))
+    del fields["curve"]
+    return fields
 
 
 def settings_json(settings: Settings) -> bytes:

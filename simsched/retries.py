@@ -30,6 +30,10 @@ class Policy(msgspec.Struct, frozen=True):
     """Whether checkpoints that nothing needs any more are deleted."""
     keep_best: int = 3
     """Of so many trials the checkpoint of the best milestone is kept."""
+    lazy: bool = False
+    """Whether a paused trial keeps its node, unsaved, until another trial needs it."""
+    save_every_us: int | None = None
+    """Time between two saves of a trial that trains, in mid-phase too."""
     keep_stopped: bool = False
     """Whether the newest checkpoint of a trial that is over is kept."""
 

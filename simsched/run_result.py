@@ -69,9 +69,11 @@ def make_result(
 def _trial(trial: int, record: TrialRecord, trace: int | None, sign: float) -> TrialResult:
     if record.fate is None:
         raise RuntimeError(f"trial {trial} has no fate though the run is over")
-    curve = tuple(
-        Milestone(m.at_s, m.step, None if m.score is None else m.score * sign) for m in record.curve
-    )
+    curve = tuple(record.curve)
+    if sign != 1:
+        curve = tuple(
+            Milestone(m.at_s, m.step, None if m.score is None else m.score * sign) for m in curve
+        )
     return TrialResult(
         trial=trial,
         trace=trace,

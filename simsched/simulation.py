@@ -25,6 +25,7 @@ from simsched.events import (
     Ended,
     Event,
     Hold,
+    Keep,
     NodeCommand,
     NodeUp,
     Over,
@@ -33,6 +34,7 @@ from simsched.events import (
     Save,
     Saved,
     SetTimer,
+    Snapshot,
     Start,
     Train,
     Withdraw,
@@ -47,20 +49,29 @@ from simsched.timeline import Timeline
 
 _OF_NO_NODE = (Over, Delete, SetTimer, CancelTimer)
 """Nothing fails here yet, so there is nothing to time or to abandon; checkpoints cost no disk."""
+_NEVER = 2**30
+"""Collections of middle-aged garbage before one of everything."""
+_NOTHING_TO_DO = (Hold, End, Park, Keep, Snapshot, Withdraw)
 _BY_NODE = 2
 """SimPy's own priorities are 0 and 1; nodes come after, in their order."""
 
 
 @contextmanager
 def young_garbage_only() -> Iterator[None]:
-    """Keep the garbage collector off what is there already: curves are large and stay."""
+    """Keep the garbage collector to what is new: curves and books are large and stay.
+
+    A run makes no cycles, so walking all of its books again and again would find nothing.
+    """
     if gc.get_freeze_count():  # somebody else's choice
         yield
         return
+    thresholds = gc.get_threshold()
     gc.freeze()
+    gc.set_threshold(*thresholds[:2], _NEVER)
     try:
         yield
     finally:
+        gc.set_threshold(*thresholds)
         gc.unfreeze()
 
 
@@ -158,7 +169,7 @@ class SimulatedCluster:
                 node.wake = env.event()
                 yield node.wake
             command = node.commands.pop(0)
-            if isinstance(command, Hold | End | Park | Withdraw):
+            if isinstance(command, _NOTHING_TO_DO):
                 continue
             event = self._outcome(node, command)
             yield Tick(env, event.at - env.now, number)

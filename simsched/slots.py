@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from simsched.events import Adopt, Command, End, Hold, Start
+from simsched.events import Adopt, Command, End, Hold, Keep, Save, SetTimer, Start, Train
 from simsched.messages import Checkpoint, Decision, Exploit, Run, TrialId
 from simsched.retries import Health, Member, Policy
 from simsched.schedulers import Scheduler
@@ -43,6 +43,10 @@ class Slot(msgspec.Struct, gc=False):
     """Who starts here when the save is done (rule 3)."""
     waiting: Run | Exploit | None = None
     """What begins here when its source is durable (rule 2)."""
+    held: bool = False
+    """The trial is paused and keeps its node."""
+    snapping: bool = False
+    """A save in mid-phase is under way."""
     parking: bool = False
     """The worker was told to save and end."""
     empty: bool = False
@@ -74,11 +78,15 @@ class Slots:
         self._leaving: set[int] = set()
         """Those of them that will be gone soon."""
         self._health = Health(policy.node_failures)
+        self._kept: dict[int, None] = {}
+        """Nodes whose trials are held there, the longest held first."""
+        self._clearing: set[int] = set()
+        """Nodes whose held trials are being saved, so that others can begin there."""
         self._down: dict[TrialId, Slot] = {}
         """Trials that wait for their restart."""
         self._ready: deque[TrialId] = deque()
         """Those of them whose back-off is over."""
-        self._parking = self._cut_off = False
+        self._parking = self._cut_off = self._timed = False
         self._held = getattr(scheduler, "held", None)
         self._deletes = policy.delete and (
             self._held is not None or scheduler.checkpoints != "milestone"
@@ -96,6 +104,7 @@ class Slots:
 
     def _offer(self, node: int) -> None:
         """A node has nothing to do; it gets no more work if it is leaving."""
+        self._clearing.discard(node)
         if node not in self._leaving:
             heapq.heappush(self._idle, node)
 
@@ -108,19 +117,76 @@ class Slots:
                 slot = self._down.pop(self._ready.popleft())
                 self._relaunch(heapq.heappop(self._idle), slot, commands)
                 continue
-            if not self._idle:
+            if self._kept and not self._idle and len(self._ready) > len(self._clearing):
+                node = next(iter(self._kept))
+                self._let_go(node, self.slots[node], commands)
+                continue
+            if not (self._idle or self._kept):
                 return
             run = self.scheduler.ask()
             if run is None:
                 return
             on = self._node_of.get(run.trial)
             saved = self._down.get(run.trial) if on is None else self.slots[on]
-            if saved is None:
+            if saved is None and not self._idle:
+                self._take_over(run)
+            elif saved is None:
                 self._assign(heapq.heappop(self._idle), run, commands)
+            elif saved.held and on is not None:
+                self._resume_in_place(on, saved, run, commands)
             elif saved.release and saved.bound is None:
                 saved.bound = run
             else:
                 raise ProtocolError(f"trial {run.trial} is to run, but is on node {on} already")
+
+    def _resume_in_place(self, node: int, slot: Slot, run: Run, commands: list[Command]) -> None:
+        slot.held, slot.until = False, run.until
+        self._kept.pop(node, None)
+        if slot.saving is None:
+            commands.append(Train(node, slot.attempt, slot.until))
+        # else it is being saved, as at every milestone, and goes on after that
+
+    def _hold(self, node: int, slot: Slot, commands: list[Command]) -> None:
+        """A paused trial keeps its node."""
+        slot.held = True
+        self._kept[node] = None
+        commands.append(Keep(node, slot.attempt))
+
+    def _take_over(self, run: Run) -> None:
+        """A trial needs the node of one that is held: it begins when that one is saved."""
+        member = self.members.setdefault(run.trial, Member(run.hparams))
+        slot = Slot(0, run.trial, run.until, member, waiting=run, empty=True)
+        self._down[run.trial] = slot
+        self._ready.append(run.trial)
+
+    def _let_go(self, node: int, slot: Slot, commands: list[Command]) -> None:
+        """Save a held trial, unless that is done, and free its node."""
+        self._kept.pop(node, None)
+        slot.held = False
+        checkpoint = Checkpoint(slot.trial, slot.until)
+        if checkpoint in self.shelf:
+            self._free(node, slot, commands)
+        else:
+            slot.saving, slot.release = checkpoint, True
+            self._clearing.add(node)
+            commands.append(Save(node, slot.attempt, checkpoint))
+
+    def _lost_while_held(self, node: int, slot: Slot) -> bool:
+        """The worker of a held trial is gone. Return whether nothing is lost with it.
+
+        If the trial was not saved, that is to be made up for.
+        """
+        if node not in self._kept:
+            if slot.held:  # it was still being saved
+                slot.held, slot.release = False, True
+            return False
+        del self._kept[node]
+        slot.held = False
+        checkpoint = Checkpoint(slot.trial, slot.until)
+        if checkpoint in self.shelf:
+            return True
+        slot.saving, slot.release = checkpoint, True
+        return False
 
     def _is_blocked(self, slot: Slot) -> bool:
         """Tell whether a trial that is to be restarted waits for a source, and note that."""
@@ -169,24 +235,31 @@ class Slots:
             member.hparams = work.hparams
         if isinstance(work, Run):
             slot.empty = False
-            commands.append(self._start(node, slot, work.until))
+            self._launch(node, slot, work.until, commands)
         elif source is not None:
             commands.append(Adopt(node, slot.attempt, source, work.hparams, work.until))
 
-    def _start(self, node: int, slot: Slot, until: int) -> Start:
+    def _launch(self, node: int, slot: Slot, until: int, commands: list[Command]) -> None:
         member = slot.member
-        return Start(
+        start = Start(
             node, slot.attempt, slot.trial, member.hparams, until, member.origin,
             0 if slot.again else member.since,
             member.at,
             member.high if member.high > member.at else 0.0,
         )  # fmt: skip
+        commands.append(start)
+        self._time_save(node, slot, commands)
+
+    def _time_save(self, node: int, slot: Slot, commands: list[Command]) -> None:
+        """Have a worker saved after a while, in mid-phase too, if that is the policy."""
+        if self.policy.save_every_us is not None:
+            commands.append(SetTimer(f"save-{node}-{slot.attempt}", self.policy.save_every_us))
 
     def _relaunch(self, node: int, slot: Slot, commands: list[Command]) -> None:
         """Start a trial's worker again from where its newest durable state is."""
         self._attempts += 1
         slot.attempt = self._attempts
-        slot.parking = slot.empty = False
+        slot.parking = slot.empty = slot.snapping = False
         self.slots[node] = slot
         self._node_of[slot.trial] = node
         if slot.waiting is not None:
@@ -200,11 +273,12 @@ class Slots:
                 self._give_up(node, slot, commands)
                 return
         until = slot.saving.step if slot.again and slot.saving is not None else slot.until
-        commands.append(self._start(node, slot, until))
+        self._launch(node, slot, until, commands)
 
     def _leave(self, node: int, slot: Slot, *, withdraw: bool = False) -> None:
         del self.slots[node], self._node_of[slot.trial]
         if withdraw:
+            self._clearing.discard(node)
             self._nodes.discard(node)
             self._leaving.discard(node)
             self._health.forget(node)

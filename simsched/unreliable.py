@@ -29,6 +29,8 @@ from simsched.events import (
     Save,
     Saved,
     SetTimer,
+    Snapped,
+    Snapshot,
     Start,
     TimerFired,
     Train,
@@ -36,7 +38,7 @@ from simsched.events import (
 from simsched.journal import Journal
 from simsched.messages import Checkpoint, TrialId
 from simsched.outages import Outage, outages
-from simsched.progress import Progress, Spent, Stretch
+from simsched.progress import Place, Progress, Spent, Stretch
 from simsched.replay import Continuation, Curve
 from simsched.retries import Policy
 from simsched.schedulers import Scheduler
@@ -139,6 +141,8 @@ class UnreliableCluster(SimulatedCluster):
                 process = self._timers.pop(command.timer, None)
                 if process is not None and process.is_alive:
                     process.interrupt()
+            elif isinstance(command, Snapshot):
+                self._snapshot(self.machines[command.node], command)
             elif isinstance(command, Start | Train | Save | Adopt | End | Park):
                 self._tell(self.machines[command.node], command)
         if self.control.coordinator.finished and not self._over.triggered:
@@ -272,7 +276,14 @@ class UnreliableCluster(SimulatedCluster):
             node.place_us = self.progress.adopt(trial, command)
         place = self.progress.towards(trial, command.until)
         stretch.begin(int(env.now), node.place_us, place, self.progress.high_us(trial), node.rate)
-        yield Tick(env, stretch.duration_us, node.number)
+        while True:
+            try:
+                yield Tick(env, stretch.duration_us, node.number)
+                break
+            except simpy.Interrupt as interrupt:
+                if interrupt.cause != "snap":
+                    raise
+                stretch = yield from self._snap(node, place)
         node.place_us = place.end_us
         spent = stretch.spent(int(env.now))
         times = (spent.start_us, spent.load_us, spent.redo_us, spent.wait_us)
@@ -282,6 +293,38 @@ class UnreliableCluster(SimulatedCluster):
         if place.outcome == "censored":
             return Ended(now, number, attempt, place.reached, *times)
         return Reported(now, number, attempt, command.until, place.score, place.reached, *times)
+
+    def _snapshot(self, node: _Node, command: Snapshot) -> None:
+        """Have a worker save and train on; one that does not train has nothing to save."""
+        training = node.busy and node.stretch is not None and node.stretch.place is not None
+        if training and node.attempt == command.attempt and node.process is not None:
+            node.process.interrupt("snap")
+        else:
+            self.env.process(self._nothing_to_snap(command))
+
+    def _nothing_to_snap(self, command: Snapshot) -> Generator[SimEvent, Any, None]:
+        yield Tick(self.env, 0, command.node)
+        self._feed(Snapped(int(self.env.now), command.node, command.attempt, -1, 0.0))
+
+    def _snap(self, node: _Node, place: Place) -> Generator[SimEvent, Any, Stretch]:
+        """Save in mid-phase; return the stretch that follows."""
+        assert node.stretch is not None  # noqa: S101 - it is training
+        began = int(self.env.now)
+        spent, count = self._stand_still(node, began)
+        node.stretch.stopped_at = began
+        yield from self._save(node)
+        now, checkpoint = int(self.env.now), Checkpoint(node.trial, int(count))
+        self.progress.keep(checkpoint, node.trial, node.place_us, count)
+        stretch = node.stretch = Stretch(now)
+        high_us = self.progress.high_us(node.trial)
+        stretch.begin(now, node.place_us, place, high_us, node.rate)
+        self._feed(
+            Snapped(
+                now, node.number, node.attempt, checkpoint.step, count,
+                spent.start_us, spent.load_us, spent.redo_us, now - began, spent.wait_us,
+            )
+        )  # fmt: skip
+        return stretch
 
     def _begin_trial(self, node: _Node, command: Start) -> None:
         node.trial, node.rate = command.trial, node.speed

@@ -107,6 +107,22 @@ Examples:
     "workstation, server, spot-fleet. In place of --nodes, --node-speeds and the costs.",
 )
 @click.option(
+    "--checkpoints",
+    type=Text("POLICY"),
+    default="scheduler",
+    show_default=True,
+    help="When trials are saved: scheduler (as it needs), milestone (at each), every:10m, or "
+    "young or daly: the best interval for the cluster's failures; daly:24h says how far these "
+    "are apart.",
+)
+@click.option(
+    "--preemption",
+    type=click.Choice(["eager", "lazy"]),
+    default="eager",
+    show_default=True,
+    help="lazy: a paused trial keeps its node, unsaved, until another trial needs it.",
+)
+@click.option(
     "--costs-from",
     type=Text("RUN"),
     help="Start, save and load cost what they cost in a live run: its folder.",
@@ -260,10 +276,11 @@ def _curves(game: str | None, trace_file: str | None) -> Any:
 
 def _write(comparison: Comparison, folder: Path) -> None:
     from simsched.analysis import write_report
-    from simsched.results import results_json, settings_json
+    from simsched.results import results_chunks, settings_json
 
     (folder / "settings.json").write_bytes(settings_json(comparison.settings))
-    (folder / "results.json").write_bytes(results_json(comparison))
+    with (folder / "results.json").open("wb") as file:
+        file.writelines(results_chunks(comparison))
     write_report(comparison, folder / "report.html")
 
 

@@ -26,6 +26,7 @@ from simsched.live.past_run import read_run
 from simsched.live.protocol import Counters
 from simsched.live.replaying import Replayed, cautions, comparison, replay_run, replayed_json
 from simsched.messages import Checkpoint, Continue, Decision, Exploit, Pause, Stop
+from simsched.results import run_fields
 from simsched.simulation import SimulatedCluster
 
 SCHEDULERS = ("hypertrick", "successive-halving", "hyperband", "asha", "pbt", "median-stopping")
@@ -33,10 +34,11 @@ SCHEDULERS = ("hypertrick", "successive-halving", "hyperband", "asha", "pbt", "m
 
 def all_of(result: Any) -> dict[str, Any]:
     """A result's every figure, but which curve a trial replayed."""
-    fields = msgspec.to_builtins(result)
-    for trial in fields["trials"]:
+    fields = run_fields(result)
+    for trial, of_result in zip(fields["trials"], result.trials, strict=True):
         del trial["trace"]
-    return fields
+        trial["curve"] = of_result.curve
+    return fields | {"timeline": result.timeline}
 
 
 @pytest.mark.parametrize("checkpoints", ["milestone", "scheduler"])
