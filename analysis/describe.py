@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from simsched.analysis.statistics import Row
 from simsched.analysis.wording import count, duration, listing, percent, plural
+from simsched.cluster import NodeKind
 from simsched.results import Measured, Settings
 from simsched.traces import shipped
 
@@ -161,7 +162,42 @@ def costs(settings: Settings, measured: Measured | None = None) -> str:
         took = [f"{name} {duration(cost_s)}" for name, cost_s in named if cost_s > 0]
         return f"{', '.join(took)} (measured medians)" if took else "too short to be measured"
     shown = [f"{name} {_cost(cost_s)}" for name, cost_s in named if cost_s > 0]
+    fleet = settings.cluster
+    if fleet is not None and fleet.costs.hand_over_s:
+        shown.append(f"hand-over {_cost(fleet.costs.hand_over_s)}")
+    if fleet is not None and fleet.store is not None:
+        store = fleet.store
+        shown.append(
+            f"checkpoints of {store.checkpoint_mb:g} MB in a store of "
+            f"{store.bandwidth_mb_per_s:g} MB/s"
+        )
     return ", ".join(shown) if shown else "starts and checkpoints are free"
+
+
+def node_kinds(settings: Settings) -> str:
+    """Return the kinds of nodes of a cluster file, and what goes wrong with them."""
+    fleet = settings.cluster
+    if fleet is None:
+        return speeds(settings)
+    return "; ".join(_kind(kind) for kind in fleet.nodes)
+
+
+def _kind(kind: NodeKind) -> str:
+    said = [f"{kind.count} {kind.name}"]
+    if kind.speed != 1:
+        said.append(f"speed {kind.speed:g}")
+    if kind.price_per_hour:
+        said.append(f"{kind.price_per_hour:g} an hour")
+    failures, spot = kind.failures, kind.spot
+    if failures is not None and failures.mean_time_between_s is not None:
+        said.append(f"fails every {duration(failures.mean_time_between_s)}")
+    if failures is not None and failures.outages:
+        said.append(f"{plural(len(failures.outages), 'recorded outage')}")
+    if spot is not None:
+        said.append(
+            f"taken back every {duration(spot.mean_time_between_s)}, {spot.notice_s:g} s notice"
+        )
+    return ", ".join(said)
 
 
 def _cost(cost_s: float) -> str:
@@ -207,15 +243,25 @@ def command(settings: Settings) -> list[list[str]]:
     parts = [
         ["simsched", "simulate"],
         [curves, settings.traces],
-        ["--nodes", _joined(settings.nodes)],
+        ["--cluster", settings.cluster_name or ""]
+        if settings.cluster is not None
+        else ["--nodes", _joined(settings.nodes)],
         ["--workers", _joined(settings.workers)],
         *(["--scheduler", scheduler] for scheduler in settings.schedulers),
         ["--phases", str(settings.phases)],
         ["--phase-length", str(settings.phase_length)],
         ["--unit", settings.unit],
-        ["--start-cost", _exact(settings.start_s)] if settings.start_s > 0 else [],
-        ["--save-cost", _exact(settings.save_s)] if settings.save_s > 0 else [],
-        ["--load-cost", _exact(settings.load_s)] if settings.load_s > 0 else [],
+        *(
+            [option, _exact(cost_s)]
+            for option, cost_s in (
+                ("--start-cost", settings.start_s),
+                ("--save-cost", settings.save_s),
+                ("--load-cost", settings.load_s),
+            )
+            if cost_s > 0 and settings.cluster is None
+        ),
+        ["--checkpoints", settings.checkpoints] if settings.checkpoints != "scheduler" else [],
+        ["--preemption", settings.preemption] if settings.preemption != "eager" else [],
         ["--node-speeds", ",".join(_exact(speed) for speed in settings.node_speeds)]
         if set(settings.node_speeds) != {1.0}
         else [],

@@ -16,6 +16,7 @@ from simsched.analysis.palette import (
     SHADE,
     SURFACE,
     TEXT,
+    TRIAL_COLORS,
     axis,
     base_layout,
     mixed,
@@ -74,16 +75,18 @@ def _picture(sampled: Sampled, unit: TimeUnit) -> list[go.Heatmap | go.Bar]:
     """Return a cell for each node and instant: the trial's colour, and the kind's shade on it."""
     every = sampled.every_us / US_PER_S / unit.seconds
     last = 0 if np.isnan(sampled.trial).all() else int(np.nanmax(sampled.trial))
+    colors = min(last + 1, TRIAL_COLORS)
     place = {"x0": every / 2, "dx": every, "y0": 0, "dy": 1, "showscale": False, "ygap": 0.6}
     found = [kind for code, kind in enumerate(KINDS) if (sampled.kind == code).any()]
     return [
         go.Heatmap(
-            z=sampled.trial,
+            z=sampled.trial % TRIAL_COLORS,
             zmin=-0.5,
-            zmax=last + 0.5,
-            colorscale=_steps([trial_color(trial) for trial in range(last + 1)]),
+            zmax=colors - 0.5,
+            colorscale=_steps([trial_color(trial) for trial in range(colors)]),
+            customdata=sampled.trial,
             hoverongaps=False,
-            hovertemplate=f"<b>trial %{{z}}</b><br>node %{{y}}, %{{x:.4g}} {unit.sign}"
+            hovertemplate=f"<b>trial %{{customdata}}</b><br>node %{{y}}, %{{x:.4g}} {unit.sign}"
             "<extra></extra>",
             **place,
         ),

@@ -13,6 +13,8 @@ from simsched.results import Fate, RunResult, Settings, TrialResult
 
 POINTS = 40_000
 """So many points are drawn at most; of longer curves every second one, third one, …"""
+TRIALS = 10_000
+"""So many trials are drawn at most; of more every second one, third one, … and the best."""
 
 _SYMBOLS: dict[Fate, str] = {
     "finished": "circle",
@@ -31,11 +33,12 @@ def curves(
 
     `score_range` sets the score axis, so that several charts can be compared.
     """
-    points = [len(trial.curve) for trial in run.trials]
-    every = max(1, math.ceil(sum(points) / POINTS))
+    one_in = math.ceil(len(run.trials) / TRIALS) or 1
+    drawn = run.trials[::one_in]
+    every = max(1, math.ceil(sum(len(trial.curve) for trial in drawn) / POINTS))
     figure = go.Figure(layout=base_layout(height=360, hovermode="closest"))
     for fate in _ON_TOP:
-        trials = [trial for trial in run.trials if trial.fate == fate]
+        trials = [trial for trial in drawn if trial.fate == fate]
         if trials:
             _add_fate(figure, fate, trials, settings, every)
     best = next((trial for trial in run.trials if trial.trial == run.best_trial), None)
@@ -55,7 +58,7 @@ def curves(
         ),
     )
     several = f" Replication {run.replication}." if settings.replications > 1 else ""
-    return titled(figure, named(run), _subtitle(run, every) + several)
+    return titled(figure, named(run), _subtitle(run, every, one_in) + several)
 
 
 def score_span(runs: Sequence[RunResult]) -> list[float] | None:
@@ -72,13 +75,15 @@ def _points(trial: TrialResult) -> list[tuple[int, float]]:
     ]
 
 
-def _subtitle(run: RunResult, every: int) -> str:
+def _subtitle(run: RunResult, every: int, one_in: int) -> str:
     fates: tuple[Fate, ...] = get_args(Fate)
     amounts = {fate: sum(trial.fate == fate for trial in run.trials) for fate in fates}
     said = [", ".join(f"{count(n)} {fate}" for fate, n in amounts.items() if n)]
     silent = sum(trial.fate == "diverged" and not _points(trial) for trial in run.trials)
     if silent:
         said.append(f"{plural(silent, 'trial')} diverged before the first score")
+    if one_in > 1:
+        said.append(f"one trial in {one_in} is drawn")
     if every > 1:
         said.append(f"one point in {every} is drawn")
     return f"{plural(len(run.trials), 'trial')}: {'; '.join(said)}."

@@ -9,14 +9,14 @@ from simsched.analysis.describe import (
     costs,
     held,
     lengths,
-    speeds,
+    node_kinds,
     subject,
     tags,
 )
 from simsched.analysis.page_charts import Chart, Place, kinds
 from simsched.analysis.palette import FILLS, LINE_COLORS, Style
 from simsched.analysis.statistics import Row
-from simsched.analysis.tables import COLUMNS, by_scheduler, is_sweep
+from simsched.analysis.tables import ALL_COLUMNS, by_scheduler, columns, is_sweep
 from simsched.analysis.wording import count, plural
 from simsched.results import Measured, Settings
 
@@ -32,7 +32,7 @@ _METERS: dict[str, Callable[[Row], float]] = {
 
 _WORDS = (
     ("wall time", "From the first start to the end of the last trial."),
-    ("utilization", "Node time spent on training, of all node time (nodes × wall time)."),
+    ("utilization", "Node time spent on training, of all time in service."),
     ("occupancy", "Node time that is not idle: training, starts, saves, loads and waiting."),
     (
         "α, completion rate",
@@ -47,7 +47,12 @@ _WORDS = (
         "preemptions",
         "How often a node was taken from an unfinished trial, to come back later or be dropped.",
     ),
-    ("node-hours", "Nodes × wall time: what the cluster costs."),
+    ("node-hours", "The nodes' time in service: what the cluster costs."),
+    ("cost", "The nodes' time in service at their prices."),
+    (
+        "redo",
+        "Node time spent on training again what was lost with a node, of all time in service.",
+    ),
 )
 _MEASURED_WORDS = (
     ("CPU use", "Of a node's cores, whoever kept them busy: 100 % is all of them."),
@@ -77,14 +82,16 @@ def table(rows: Sequence[Row]) -> str:
     """Return the summary as an HTML table that scrolls in a box of its own."""
     sweep = is_sweep(rows)
     places = '<th scope="col">nodes</th><th scope="col">trials</th>' if sweep else ""
-    heads = "".join(f'<th scope="col">{escape(column.name)}</th>' for column in COLUMNS)
+    names = [column.name for column in columns(rows)]
+    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
     longest = {} if sweep else _longest(rows)
     # What holds for every row stands at the top of the page already.
     common = set.intersection(*(set(held(row)) for row in rows)) - {"approximate"}
     body = []
     for index, group in enumerate(by_scheduler(rows).values()):
         lines = [
-            _line(row, index, sweep, place == 0, longest, common) for place, row in enumerate(group)
+            _line(row, index, sweep, place == 0, names, longest, common)
+            for place, row in enumerate(group)
         ]
         body.append(f"<tbody>{''.join(lines)}</tbody>")
     return (
@@ -105,7 +112,13 @@ def _longest(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def _line(
-    row: Row, index: int, sweep: bool, first: bool, longest: dict[str, float], common: set[str]
+    row: Row,
+    index: int,
+    sweep: bool,
+    first: bool,
+    names: Sequence[str],
+    longest: dict[str, float],
+    common: set[str],
 ) -> str:
     name, _, parameters = row.scheduler.partition(":")
     detail = f'<span class="parameters">{escape(parameters)}</span>' if parameters else ""
@@ -115,7 +128,7 @@ def _line(
         f"<span>{escape(name)}{detail}{_row_chips(row, common)}</span></div></th>"
     )
     places = f"<td>{count(row.nodes)}</td><td>{count(row.workers)}</td>" if sweep else ""
-    cells = "".join(_data_cell(row, column.name, index, longest) for column in COLUMNS)
+    cells = "".join(_data_cell(row, name, index, longest) for name in names)
     return f"<tr>{head}{places}{cells}</tr>"
 
 
@@ -129,7 +142,7 @@ def _row_chips(row: Row, common: set[str]) -> str:
 
 
 def _data_cell(row: Row, name: str, index: int, longest: dict[str, float]) -> str:
-    cell = next(column for column in COLUMNS if column.name == name).cell(row)
+    cell = next(column for column in ALL_COLUMNS if column.name == name).cell(row)
     spread = f'<span class="spread">±{escape(cell.spread)}</span>' if cell.spread else ""
     meter = ""
     if longest.get(name, 0) > 0:
@@ -261,10 +274,12 @@ def _simulated(settings: Settings) -> list[tuple[str, str]]:
         ("Game", subject(settings)),
         ("Score", f"{settings.metric}, {_better(settings)}"),
         ("Nodes", ", ".join(count(nodes) for nodes in settings.nodes)),
-        ("Node speeds", speeds(settings)),
+        ("Node speeds" if settings.cluster is None else "Kinds of nodes", node_kinds(settings)),
         ("Trials", ", ".join(count(workers) for workers in settings.workers)),
         ("Longest trial", lengths(settings)),
         ("Costs", costs(settings)),
+        ("Checkpoints", settings.checkpoints),
+        ("Preemption", settings.preemption),
         ("Replications", count(settings.replications)),
         ("Trials drawn", "with replacement" if settings.resample else "without replacement"),
         ("Seed", str(settings.seed)),

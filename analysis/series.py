@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simsched.results import RunResult
-from simsched.timeline import KINDS, US_PER_S, Kind, Timeline
+from simsched.timeline import KINDS, US_PER_S, Intervals, Kind, Timeline
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -59,12 +59,9 @@ class Best(NamedTuple):
 
 def columns(timeline: Timeline) -> Columns:
     """Return the intervals as arrays, in order of node and start."""
-    if not timeline.intervals:
-        return Columns(*(np.zeros(0, dtype=np.int64) for _ in Columns._fields))
-    code = {kind: index for index, kind in enumerate(KINDS)}
-    node, trial, attempt, kind, start_us, end_us, step = zip(*timeline.intervals, strict=True)
-    raw = [node, trial, attempt, [code[each] for each in kind], start_us, end_us, step]
-    arrays = [np.array(values, dtype=np.int64) for values in raw]
+    intervals = timeline.intervals
+    table = (intervals if isinstance(intervals, Intervals) else Intervals(intervals)).table()
+    arrays = [table[name].astype(np.int64) for name in Columns._fields]
     order = np.lexsort((arrays[4], arrays[0]))
     return Columns(*(values[order] for values in arrays))
 

@@ -54,6 +54,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     time_to_best_s: Interval | None
     preemptions: Interval
     node_hours: Interval
+    redo: Interval
+    """Share of the nodes' time in service in which lost training was done again."""
+    cost: Interval | None
     approximate: bool
     """Rests on curves nobody recorded (PBT after an exploit)."""
     approximation: dict[str, float]
@@ -135,6 +138,8 @@ def _row(settings: Settings, runs: Sequence[RunResult]) -> Row:
         time_to_best_s=_mean_of_known([run.time_to_best_s for run in runs]),
         preemptions=mean_interval(run.preemptions for run in runs),
         node_hours=mean_interval(run.node_hours for run in runs),
+        redo=mean_interval(_redo(run) for run in runs),
+        cost=_mean_of_known([run.cost for run in runs]),
         approximate=any(run.approximate for run in runs),
         approximation=_approximation(runs),
         resampled=settings.resample,
@@ -144,6 +149,11 @@ def _row(settings: Settings, runs: Sequence[RunResult]) -> Row:
         synthetic=settings.synthetic,
         notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
     )
+
+
+def _redo(run: RunResult) -> float:
+    in_service_s = run.node_hours * 3600
+    return run.node_seconds["redo"] / in_service_s if in_service_s else 0.0
 
 
 def _mean_of_known(values: Sequence[float | None]) -> Interval | None:

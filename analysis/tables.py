@@ -73,6 +73,19 @@ COLUMNS: tuple[Column, ...] = (
     Column("node-hours", "node-\nhours", lambda row: _cell(row.node_hours, number)),
 )
 """The measures in the order in which every table has them."""
+REDO = Column("redo %", "redo\n%", lambda row: _cell(row.redo, _share))
+COST = Column("cost", "cost", lambda row: _cell(row.cost, number))
+ALL_COLUMNS = (*COLUMNS, REDO, COST)
+
+
+def columns(rows: Sequence[Row]) -> tuple[Column, ...]:
+    """Return the measures of a table, as many as ever: what tells more takes another's place."""
+    instead = {}
+    if any(row.redo.mean > 0 for row in rows):
+        instead["occup. %"] = REDO
+    if any(row.cost is not None for row in rows):
+        instead["node-hours"] = COST
+    return tuple(instead.get(column.name, column) for column in COLUMNS)
 
 
 def is_sweep(rows: Sequence[Row]) -> bool:
@@ -112,14 +125,15 @@ def rich_table(rows: Sequence[Row]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=True, header_style="bold")
     heading = "scheduler" + (f"\n  {_places_heading(rows)}" if sweep else "")
     table.add_column(heading, overflow="fold", vertical="top")
-    for column in COLUMNS:
+    shown = columns(rows)
+    for column in shown:
         table.add_column(column.heading, justify="right", no_wrap=True)
     for scheduler, group in by_scheduler(rows).items():
         if sweep:
             table.add_row(_name(scheduler, ""))
         for row in group:
             label = _name(f"  {place(row, rows)}" if sweep else scheduler, marks(row))
-            table.add_row(label, *(_stacked(column.cell(row)) for column in COLUMNS))
+            table.add_row(label, *(_stacked(column.cell(row)) for column in shown))
     return table
 
 
@@ -164,10 +178,10 @@ def _grid(rows: Sequence[Row]) -> list[list[str]]:
     """Return headings and rows as text, one line a row."""
     sweep = is_sweep(rows)
     headings = ["scheduler", *(["nodes", "trials"] if sweep else [])]
-    grid = [[*headings, *(column.name for column in COLUMNS)]]
+    grid = [[*headings, *(column.name for column in columns(rows))]]
     for row in (row for group in by_scheduler(rows).values() for row in group):
         places = [str(row.nodes), str(row.workers)] if sweep else []
-        cells = [column.cell(row).line for column in COLUMNS]
+        cells = [column.cell(row).line for column in columns(rows)]
         grid.append([row.scheduler + marks(row), *places, *cells])
     return grid
 
