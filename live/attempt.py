@@ -62,8 +62,10 @@ class Attempt:
         self.saving: Checkpoint | None = None
         self.snapping = False
         """It was told to save in mid-phase and to train on; what comes meanwhile waits."""
-        self.afterwards: Callable[[], None] | None = None
+        self.afterwards: list[Callable[[], None]] = []
         """What has to wait for that save."""
+        self.at_milestone = False
+        """It had told a milestone when it heard of that save."""
         self.counters = self.base = Counters()
         """What it has trained, and what it began from."""
         self.heard_s = time.monotonic()

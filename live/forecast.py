@@ -142,7 +142,7 @@ class Forecaster:
             OwnCurves(curves),
             Cluster(nodes, start_s=costs.start_s, save_s=costs.save_s, load_s=costs.load_s),
             plan.maximum,
-            policy=Policy(save_at=settings.checkpoints),
+            policy=Policy(save_at=settings.saving.save_at, lazy=settings.preemption == "lazy"),
         )
 
 

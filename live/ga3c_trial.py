@@ -197,7 +197,9 @@ class Trial:
         elif isinstance(told, Adopt):
             self._adopt(told)
         elif isinstance(told, Save):
-            self._save(told.path)
+            trained = not self._waiting
+            if self._save(told.path) and trained:
+                self._go_on(self._window.until)
         elif isinstance(told, Park):
             self._over = self._save(told.path)
         elif isinstance(told, Stop):

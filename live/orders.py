@@ -199,7 +199,7 @@ class Orders:
     def _park(self, attempt: Attempt) -> None:
         """Have a trial saved as it is. One that does not train yet has nothing to save."""
         if attempt.snapping:
-            attempt.afterwards = partial(self._park, attempt)
+            attempt.afterwards.append(partial(self._park, attempt))
             return
         if attempt.state in ("starting", "loading"):
             self._not_parked(attempt)

@@ -24,6 +24,7 @@ from simsched.events import (
     Reported,
     Save,
     Saved,
+    Snapped,
     Start,
     Train,
 )
@@ -142,6 +143,8 @@ class _Books:
         """By attempt."""
         self._broken: set[TrialId] = set()
         """Trials that were broken off since their last milestone."""
+        self._snapped: dict[int, tuple[int, ...]] = {}
+        """By attempt: start, load, redo and save of its command, told with saves in mid-phase."""
         self._failures = self._interruptions = self._lost_us = 0
 
     def lost(self) -> Lost:
@@ -154,6 +157,10 @@ class _Books:
         if isinstance(event, Recovered):
             self._interruptions += 1
             self._broken.update(self._trials[each.attempt] for each, _ in self._open.values())
+        elif isinstance(event, Snapped):
+            before = self._snapped.get(event.attempt, (0, 0, 0, 0))
+            spent = (event.start_us, event.load_us, event.redo_us, event.save_us)
+            self._snapped[event.attempt] = tuple(map(sum, zip(before, spent, strict=True)))
         elif isinstance(event, _Outcome):
             begun = self._open.get(event.node)
             if begun is not None and begun[0].attempt == event.attempt:
@@ -176,6 +183,15 @@ class _Books:
             return
         if isinstance(event, Ended):
             return
+        start, load, redo, save = self._snapped.pop(event.attempt, (0, 0, 0, 0))
+        if start or load or redo or save:
+            since += save
+            event = msgspec.structs.replace(
+                event,
+                start_us=event.start_us + start,
+                load_us=event.load_us + load,
+                redo_us=event.redo_us + redo,
+            )
         if trial in self._broken:
             self._lost_us += event.start_us + event.load_us
         self._lost_us += event.redo_us

@@ -17,8 +17,8 @@ from simsched.live.derived import game_phase_length, length_text, of_command, pr
 from simsched.live.errors import LiveError
 from simsched.live.first import read_first
 from simsched.live.nodes import Node
-from simsched.live.search import configurations, make_scheduler
-from simsched.live.settings import CheckpointPolicy, LiveSettings, code_digest
+from simsched.live.search import configurations, make_scheduler, policy_of
+from simsched.live.settings import LiveSettings, code_digest
 from simsched.messages import Hparams, Unit
 from simsched.space import PUBLISHED_GA3C, Categorical, SearchSpace
 
@@ -64,7 +64,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     max_time_s: float | None = None
     seed: int | None = None
     retries: int | None = None
-    checkpoints: CheckpointPolicy | None = None
+    checkpoints: str | None = None
+    preemption: Literal["eager", "lazy"] | None = None
     complete: bool | None = None
 
 
@@ -87,7 +88,7 @@ def plan_search(asked: Asked, nodes: Sequence[Node]) -> Planned:
     given = {
         name: value
         for name in ("nodes_per_gpu", "cores_per_node", "workers", "phases", "max_time_s", "seed",
-                     "retries", "checkpoints", "complete")
+                     "retries", "checkpoints", "preemption", "complete")
         if (value := getattr(asked, name)) is not None
     }  # fmt: skip
     if asked.scheduler is not None:
@@ -106,6 +107,10 @@ def plan_search(asked: Asked, nodes: Sequence[Node]) -> Planned:
             f"--first {asked.first}: it has {len(first)} configurations, more than the "
             f"{settings.workers} trials (--workers)"
         )
+    try:
+        policy_of(settings)
+    except SimschedError as error:
+        raise LiveError(f"--checkpoints: {error}") from None
     notes = check_scheduler(settings)
     if settings.command is None:
         check_training(settings, asked.blame)

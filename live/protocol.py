@@ -138,7 +138,10 @@ class Train(msgspec.Struct, frozen=True, tag="train"):
 
 
 class Save(msgspec.Struct, frozen=True, tag="save"):
-    """Write a checkpoint, a file or a folder; then await the next message."""
+    """Write a checkpoint, a file or a folder, and say `saved`.
+
+    After a report, then await the next message; in mid-phase, then train on.
+    """
 
     path: str
 

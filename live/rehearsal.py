@@ -21,8 +21,7 @@ from simsched.traces import TraceSet, is_shipped, load, read, shipped
 
 START_S, SAVE_S, LOAD_S = 5.0, 0.02, 0.02
 """What a GA3C worker takes to start (imports, games, network), to write a checkpoint of 5.4 MB to
-the disk, and to take it up: processor time on MsPacman, one core of an AMD EPYC, 2026-11-21. Saves
-at milestones that no scheduler asked for are not charged."""
+the disk, and to take it up: processor time on MsPacman, one core of an AMD EPYC, 2026-11-21. """
 MOST_WORKERS = 20_000
 """Larger searches take too long to simulate while somebody waits."""
 RECORDED_PRESET = "repeatable"
@@ -125,6 +124,8 @@ def _simulated(
         start_s=costs.start_s,
         save_s=costs.save_s,
         load_s=costs.load_s,
+        checkpoints=settings.checkpoints,
+        preemption=settings.preemption,
         resample=settings.workers > len(recorded.traces),
         seed=settings.seed,
     )

@@ -109,12 +109,17 @@ class Reports:
             attempt.progressed(counters, self.settings.unit, now)
             curve.beat(counters)
         elif isinstance(message, protocol.Reached) and attempt.snapping:
-            # It is at its milestone already, and saves there before it hears what comes next.
-            attempt.afterwards = partial(self._reached, attempt, message, now)
+            attempt.at_milestone = protocol.Saved not in attempt.said
+            attempt.afterwards.append(partial(self._reached, attempt, message, now))
         elif isinstance(message, protocol.Reached):
             self._reached(attempt, message, now)
         elif isinstance(message, protocol.Saved) and attempt.snapping:
-            self.feed.do(self._keep_snapshot(attempt, message.state, now))
+            if attempt.at_milestone:
+                # It is saved as it is at a milestone that nobody has heard of yet: no use.
+                self.feed.offer(Snapped(now, attempt.node, attempt.number, -1, 0.0))
+                self._train_on(attempt)
+            else:
+                self.feed.do(self._keep_snapshot(attempt, message.state, now))
         elif isinstance(message, protocol.Saved):
             began_us = attempt.told_us if attempt.state == "saving" else attempt.save_began_us
             self.feed.do(self._keep(attempt, message.state, began_us))
@@ -144,9 +149,7 @@ class Reports:
 
     async def _keep(self, attempt: Attempt, state: dict[str, Any], began_us: int) -> None:
         """Make a checkpoint durable, then tell the coordinator."""
-        if all(name in state for name in Counters.__struct_fields__):
-            counters = Counters(state["steps"], state["episodes"], state["seconds"])
-            attempt.progressed(counters, self.settings.unit, self.feed.now_us())
+        self._progressed_to(attempt, state)
         count = attempt.count(self.settings.unit)
         parking = attempt.state == "parking"
         checkpoint = Checkpoint(attempt.trial, int(count)) if parking else attempt.saving
@@ -170,6 +173,12 @@ class Reports:
             self.workshop.costs.saved((now - began_us) / 1e6)
             self.feed.offer(Saved(now, attempt.node, attempt.number))
 
+    def _progressed_to(self, attempt: Attempt, state: dict[str, Any]) -> None:
+        """What is saved may be further than what the worker told before."""
+        if all(name in state for name in Counters.__struct_fields__):
+            counters = Counters(state["steps"], state["episodes"], state["seconds"])
+            attempt.progressed(counters, self.settings.unit, self.feed.now_us())
+
     async def _committed(
         self, attempt: Attempt, checkpoint: Checkpoint, state: dict[str, Any]
     ) -> bool:
@@ -191,14 +200,12 @@ class Reports:
 
     async def _keep_snapshot(self, attempt: Attempt, state: dict[str, Any], now: int) -> None:
         """Make a checkpoint in mid-phase durable; the worker trains on."""
+        self._progressed_to(attempt, state)
         began_us, count = attempt.save_began_us, attempt.count(self.settings.unit)
         start_us, load_us, redo_us = attempt.spent(began_us)
         checkpoint = Checkpoint(attempt.trial, int(count))
-        if attempt.afterwards is None:
-            attempt.send(protocol.Train(attempt.until))
         if not await self._committed(attempt, checkpoint, state):
             return
-        attempt.snapping = False
         attempt.told_us = attempt.training_us = now
         self.feed.offer(
             Snapped(
@@ -206,9 +213,14 @@ class Reports:
                 start_us, load_us, redo_us, now - began_us,
             )
         )  # fmt: skip
-        afterwards, attempt.afterwards = attempt.afterwards, None
-        if afterwards is not None:
-            afterwards()
+        self._train_on(attempt)
+
+    def _train_on(self, attempt: Attempt) -> None:
+        """A save in mid-phase is over: do what had to wait for it."""
+        attempt.snapping = attempt.at_milestone = False
+        afterwards, attempt.afterwards = attempt.afterwards, []
+        for each in afterwards:
+            each()
 
     def blame(self, attempt: Attempt, reason: str) -> None:
         """A worker said what it may not."""

@@ -187,7 +187,7 @@ def rerun(
         neighbours = Neighbours(curves, space, plan.phase_length)
     world = _Rerun(
         made, curves, neighbours, nodes or settings.nodes, plan.maximum,
-        Policy(save_at=settings.checkpoints),
+        Policy(save_at=settings.saving.save_at, lazy=settings.preemption == "lazy"),
         cost=cost, up_us=run.up_us, deadline=_deadline(run),
     )  # fmt: skip
     timeline = world.run()

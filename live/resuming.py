@@ -15,7 +15,8 @@ from simsched.live.settings import LiveSettings, code_digest
 SETTINGS_FILE = "settings.json"
 _SAME_NAME = (
     "preset", "nodes", "nodes_per_gpu", "cores_per_node", "workers", "phases", "phase_length",
-    "unit", "metric", "mode", "seed", "retries", "checkpoints", "complete",
+    "unit", "metric", "mode", "seed", "retries", "checkpoints", "preemption",
+    "complete",
 )  # fmt: skip
 
 

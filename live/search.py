@@ -26,6 +26,7 @@ from simsched.live.nodes import Node
 from simsched.live.outcome import Outcome, finish
 from simsched.live.parts import write_atomically
 from simsched.live.process_groups import kill_run
+from simsched.live.rehearsal import SAVE_S
 from simsched.live.settings import LiveSettings, code_digest
 from simsched.live.status import Status
 from simsched.live.storage import sync_folder
@@ -78,8 +79,13 @@ def make_scheduler(settings: LiveSettings) -> Scheduler:
 def policy_of(settings: LiveSettings) -> Policy:
     """Return how the coordinator treats failures, checkpoints and time."""
     limit = settings.max_time_s
+    saving = settings.saving
+    # What a program takes to save is not known before; GA3C was measured.
+    save_s = SAVE_S if settings.command is None else 0.0
     return Policy(
-        save_at=settings.checkpoints,
+        save_at=saving.save_at,
+        save_every_us=saving.interval_us(save_s, None),
+        lazy=settings.preemption == "lazy",
         retries=settings.retries,
         backoff_us=round(settings.backoff_s * 1e6),
         max_time_us=None if limit is None else round(limit * 1e6),

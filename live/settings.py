@@ -6,11 +6,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from simsched.checkpointing import Saving, parse_saving
 from simsched.messages import Hparams, Unit
 from simsched.schedulers import Plan
 from simsched.space import SearchSpace
-
-CheckpointPolicy = Literal["milestone", "scheduler"]
 
 _CONTROL_PLANE = (
     "coordinator.py",
@@ -56,8 +55,10 @@ class LiveSettings(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     retries: int = 3
     """Restarts of a trial after failures, before it is abandoned."""
-    checkpoints: CheckpointPolicy = "milestone"
-    """milestone saves at every milestone; scheduler only where the scheduler needs it."""
+    checkpoints: str = "milestone"
+    """When trials are saved, see `simsched.checkpointing`."""
+    preemption: Literal["eager", "lazy"] = "eager"
+    """lazy: a paused trial keeps its node until another needs it."""
     complete: bool = False
     """Train on what the scheduler stopped, after the search."""
     tensorboard: bool = True
@@ -72,6 +73,11 @@ class LiveSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Wait before a trial's first restart; doubled with each further one, at most a minute."""
     evaluation_episodes: int = 10
     """Fresh episodes for each of the top three; 0 evaluates none."""
+
+    @property
+    def saving(self) -> Saving:
+        """When trials are saved."""
+        return parse_saving(self.checkpoints)
 
     @property
     def plan(self) -> Plan:

@@ -19,7 +19,7 @@ from simsched.timeline import US_PER_S
 
 KINDS = ("scheduler", "milestone", "every", "young", "daly")
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-USAGE = "scheduler, milestone, every:10m, young, daly, young:24h or daly:24h"
+USAGE = "scheduler, milestone, every:10m, young, daly, daly:24h or milestone+every:10m"
 
 
 class Saving(msgspec.Struct, frozen=True):
@@ -28,11 +28,13 @@ class Saving(msgspec.Struct, frozen=True):
     kind: str
     seconds: float | None = None
     """Of every: the interval; of young and daly: the mean time between failures."""
+    milestones: bool = False
+    """Every milestone is saved, too."""
 
     @property
     def save_at(self) -> SavePolicy:
         """Which milestones are saved; what is saved in between comes on top."""
-        return "milestone" if self.kind == "milestone" else "scheduler"
+        return "milestone" if self.milestones else "scheduler"
 
     def interval_us(self, save_s: float, between_s: float | None) -> int | None:
         """Return the time between two saves in mid-phase; None where there are none.
@@ -66,18 +68,21 @@ class Saving(msgspec.Struct, frozen=True):
 
 def parse_saving(text: str) -> Saving:
     """Return the policy that a text names. Raises SimschedError, with what would be right."""
-    kind, colon, rest = text.strip().partition(":")
+    stripped = "".join(text.split())
+    rest = stripped.removeprefix("milestone+")
+    milestones = rest != stripped or stripped == "milestone"
+    kind, colon, length = rest.partition(":")
     if kind not in KINDS:
         raise SimschedError(
             f"{text!r} is no policy{nearest(kind, list(KINDS))}; there are: {USAGE}"
         )
-    if not colon and kind != "every":
-        return Saving(kind)
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", rest.strip())
+    if not colon and (kind in ("young", "daly") or rest == stripped) and kind != "every":
+        return Saving(kind, None, milestones)
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", length)
     seconds = float(match[1]) * UNITS_S[match[2] or "s"] if match else 0.0
     if kind in ("scheduler", "milestone") or not 0.001 <= seconds <= 1e9:
         raise SimschedError(f"{text!r} is no policy; there are: {USAGE}")
-    return Saving(kind, seconds)
+    return Saving(kind, seconds, milestones)
 
 
 def young_s(save_s: float, between_s: float) -> float:

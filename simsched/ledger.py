@@ -75,6 +75,8 @@ class Ledger:
         self.newest_trial: TrialId | None = None
         """Whose milestone was told last."""
         self._leaving: set[int] = set()
+        self._paused: set[TrialId] = set()
+        """Trials that were told to pause, and whose node nobody has taken yet."""
         self._open: dict[int, _Open] = {}
         self._begin: dict[type, Callable[[Any, int, TrialId], _Open]] = {
             Start: self._start, Save: self._save, Adopt: self._adopt,
@@ -230,6 +232,7 @@ class Ledger:
             record.fate = "diverged" if score is None else "finished" if full else "stopped"
         elif isinstance(verdict, Pause):
             self.preemptions += 1
+            self._paused.add(trial)
         self._retire(decision.retired)
 
     def _retire(self, trials: tuple[TrialId, ...]) -> None:
@@ -253,7 +256,6 @@ class Ledger:
         return "train", at, trial, command.attempt, command.until
 
     def _save(self, command: Save, at: int, trial: TrialId) -> _Open:
-        self._let_go(trial, self._open[command.node][0])
         self.saves += 1
         return "save", at, trial, command.attempt, command.checkpoint.step
 
@@ -263,25 +265,28 @@ class Ledger:
         return "train", at, trial, command.attempt, command.until
 
     def _train(self, command: Train, at: int, trial: TrialId) -> _Open:
+        self._not_taken(trial)
         return "train", at, trial, command.attempt, command.until
 
     def _hold(self, command: Hold, at: int, _: TrialId) -> _Open:
         return "wait", at, command.trial, command.attempt, -1
 
     def _keep(self, command: Keep, at: int, trial: TrialId) -> _Open:
-        self.preemptions -= 1  # not yet: it was booked with the verdict
         return "held", at, trial, command.attempt, -1
 
-    def _let_go(self, trial: TrialId, kind: Kind) -> None:
-        """Another trial takes the node of one that is held: now it is preempted."""
-        if kind == "held" and self.trials[trial].fate is None:
-            self.preemptions += 1
+    def _not_taken(self, trial: TrialId) -> None:
+        """A paused trial has kept its node until it went on, or was over: no preemption."""
+        if trial in self._paused:
+            self._paused.discard(trial)
+            self.preemptions -= 1
 
     def _withdraw(self, _command: Withdraw, at: int, _: TrialId) -> _Open:
         return "down", at, -1, -1, -1
 
     def _end(self, command: End, at: int, trial: TrialId) -> _Open:
-        self._let_go(trial, self._open[command.node][0])
+        if self._open[command.node][0] == "held" and self.trials[trial].fate is not None:
+            self._not_taken(trial)
+        self._paused.discard(trial)
         kind: Kind = "grace" if command.node in self._leaving else "idle"
         return kind, at, -1, -1, -1
 

@@ -198,7 +198,9 @@ class Slots:
 
     def _evict(self, commands: list[Command]) -> bool:
         """Take a node from a trial that waits there for a source; whose save may need one."""
-        for node in sorted(self.slots, reverse=True):
+        waiting = {trial for trials in self._waiting_for.values() for trial in trials}
+        nodes = (self._node_of[trial] for trial in waiting if trial in self._node_of)
+        for node in sorted(nodes, reverse=True):
             slot = self.slots[node]
             source = None if slot.waiting is None else source_of(slot.waiting)
             if slot.waiting is not None and source is not None and source not in self.shelf:
@@ -315,9 +317,9 @@ class Slots:
         commands.append(Hold(node, slot.attempt, slot.trial))
 
     def _is_being_saved(self, checkpoint: Checkpoint) -> bool:
-        return any(
-            slot.saving == checkpoint for slot in (*self.slots.values(), *self._down.values())
-        )
+        node = self._node_of.get(checkpoint.trial)
+        slot = self._down.get(checkpoint.trial) if node is None else self.slots[node]
+        return slot is not None and slot.saving == checkpoint
 
     def _wake(self, trial: TrialId, commands: list[Command]) -> None:
         """What the trial waits for is durable, or never will be."""

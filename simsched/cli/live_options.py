@@ -159,9 +159,15 @@ RUNNING = _chosen_from(
     ),
     click.option(
         "--checkpoints",
-        type=click.Choice(["milestone", "scheduler"]),
-        metavar="milestone|scheduler",
-        help="Save at every milestone, or only what the scheduler needs.  [default: milestone]",
+        type=Text("POLICY"),
+        help="When trials are saved: milestone (at each), scheduler (as it needs), every:10m (in "
+        "mid-phase, too), daly:24h (the best interval if nodes fail that far apart), "
+        "milestone+every:10m.  [default: milestone]",
+    ),
+    click.option(
+        "--preemption",
+        type=click.Choice(["eager", "lazy"]),
+        help="lazy: a paused trial keeps its node until another trial needs it.  [default: eager]",
     ),
     click.option(
         "--complete",

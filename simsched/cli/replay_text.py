@@ -200,6 +200,8 @@ def table(replayed: "Replayed") -> str:
 
 def remarks(replayed: "Replayed") -> Iterator[tuple[str, str]]:
     """Yield what the simulations are, and how their decisions differ, each with a label."""
+    if replayed.run.settings.saving.kind not in ("scheduler", "milestone"):
+        yield "saves", "those in mid-phase are in the run, not in the simulations"
     yield "predicted", "a simulation at the mean of each cost"
     yield from (("predicted", line) for line in differences(replayed, replayed.predicted))
     yield "retraced", "a simulation with each cost as it was at that place in the run"

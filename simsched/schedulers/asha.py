@@ -65,6 +65,8 @@ class Asha:
         self.running: set[TrialId] = set()
         self.reports: list[SortedList[tuple[float, TrialId]]] = [SortedList() for _ in self.ends]
         self.paused: list[SortedList[tuple[float, TrialId]]] = [SortedList() for _ in self.ends]
+        self._nobody = [False] * len(self.ends)
+        """Rungs known to have nobody to promote; only a report there changes that."""
 
     def ask(self) -> Run | None:
         """Promote from the highest rung that has someone, else start a new trial."""
@@ -83,9 +85,12 @@ class Asha:
 
     def _promotable_rung(self) -> int | None:
         for rung in range(len(self.ends) - 2, -1, -1):
+            if self._nobody[rung]:
+                continue
             paused = self.paused[rung]
             if paused and self._in_top(rung, paused[0]):
                 return rung
+            self._nobody[rung] = True
         return None
 
     def _in_top(self, rung: int, mine: tuple[float, TrialId]) -> bool:
@@ -98,6 +103,7 @@ class Asha:
         rung = self._rung_of[report.step]
         mine = (rank_key(report.score), report.trial)
         self.reports[rung].add(mine)
+        self._nobody[rung] = False
         last = rung == len(self.ends) - 1
         if not last and report.score is not None and self._in_top(rung, mine):
             return Decision(Continue(self.ends[rung + 1]))
@@ -154,5 +160,6 @@ class Asha:
 
         self.started = state["started"]
         self.running = set(state["running"])
+        self._nobody = [False] * len(self.ends)
         self.reports = ranked(state["reports"])
         self.paused = ranked(state["paused"])

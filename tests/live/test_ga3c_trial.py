@@ -129,6 +129,22 @@ def weights_of(worker: Worker) -> Any:
     return torch.cat([p.detach().flatten().clone() for p in worker.network.parameters()])
 
 
+@pytest.mark.parametrize("training", [TRAINING, OVERLAPPED, A3C])
+def test_saved_in_mid_phase_it_trains_on(training: dict[str, Any], tmp_path: Path) -> None:
+    told = welcome(tmp_path, training=training, until=6000)
+    with in_a_thread(told, Save(str(tmp_path / "early"))) as trial:
+        state = trial.expect(Saved).state
+        assert state["steps"] < 6000
+        assert read_checkpoint(tmp_path / "early")["steps"] == state["steps"]
+        report = trial.expect(Reached)  # nobody had to say `train`
+        assert report.step == 6000
+        trial.send(Save(str(tmp_path / "milestone")))
+        later = trial.expect(Saved).state
+        assert later["steps"] == report.steps
+        trial.send(Stop())
+        trial.ends()
+
+
 @pytest.mark.parametrize("training", [TRAINING, OVERLAPPED], ids=["turns", "overlapped"])
 def test_seconds_that_it_waited_for_do_not_count(training: dict[str, Any], tmp_path: Path) -> None:
     start = time.monotonic()

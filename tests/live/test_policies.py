@@ -1,0 +1,136 @@
+"""Live searches with lazy preemption and saves in mid-phase: the same courses, fewer losses."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("psutil")
+from fast_checks import Naive, Past, check_end
+from fast_runs import Server, make_settings, worker
+
+from simsched.events import Interrupted, Keep, Save, Snapped, Snapshot, Start, Train
+from simsched.live.settings import LiveSettings
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+def commands(past: Past, kind: type) -> list[Any]:
+    return [c for record in past.records for c in record.commands if isinstance(c, kind)]
+
+
+def run(server: Server, folder: Path, settings: LiveSettings) -> Past:
+    coordinator = server.start(folder, settings, settings.nodes, resume=False)
+    assert coordinator.wait() == 0, coordinator.output
+    return check_end(folder, settings)
+
+
+@pytest.mark.parametrize("scheduler", ["successive-halving", "hyperband", "asha", "pbt"])
+@pytest.mark.parametrize("checkpoints", ["scheduler", "milestone"])
+def test_a_held_trial_goes_on_where_it_stands(
+    scheduler: str, checkpoints: str, server: Server, tmp_path: Path
+) -> None:
+    """Each trial has a node of its own, so none is ever needed by another."""
+    settings = make_settings(
+        worker(), scheduler=scheduler, workers=4, nodes=1 if scheduler == "asha" else 4,
+        preemption="lazy", checkpoints=checkpoints,
+    )  # fmt: skip
+    past = run(server, tmp_path / "run", settings)
+    if scheduler in ("successive-halving", "hyperband"):
+        assert past.courses == Naive(settings).courses()  # which do not depend on the order
+        assert commands(past, Keep)
+        assert past.ledger.loads == 0
+        # A trial that goes on was started once.
+        assert len(commands(past, Start)) == 4
+    if scheduler == "successive-halving" and checkpoints == "scheduler":
+        assert not commands(past, Save)
+        assert past.ledger.preemptions == 0
+
+
+def test_a_held_trial_gives_its_node_to_another(server: Server, tmp_path: Path) -> None:
+    settings = make_settings(
+        worker(), scheduler="successive-halving", workers=6, nodes=1, preemption="lazy",
+        checkpoints="scheduler",
+    )  # fmt: skip
+    past = run(server, tmp_path / "run", settings)
+    assert past.courses == Naive(settings).courses()
+    eager = run(
+        server, tmp_path / "eager",
+        make_settings(worker(), scheduler="successive-halving", workers=6, nodes=1,
+                      checkpoints="scheduler"),
+    )  # fmt: skip
+    assert past.courses == eager.courses
+    assert past.ledger.saves <= eager.ledger.saves
+    assert past.ledger.loads <= eager.ledger.loads
+    assert past.ledger.preemptions <= eager.ledger.preemptions
+    assert past.ledger.preemptions == past.ledger.saves  # each was saved when it was taken
+
+
+@pytest.mark.parametrize("scheduler", ["random", "successive-halving", "hypertrick", "pbt"])
+def test_what_was_saved_in_mid_phase_is_not_trained_again(
+    scheduler: str, server: Server, tmp_path: Path
+) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    crash = worker("--pace", "0.01", faults=["crash,step=27,times=1"], marks=marks)
+    settings = make_settings(
+        crash, scheduler=scheduler, workers=3, phases=2, phase_length=30, nodes=1,
+        checkpoints="every:0.06s",
+    )  # fmt: skip
+    past = run(server, tmp_path / "run", settings)
+    assert past.courses == Naive(settings).courses()
+    snapped = [event for event in past.events(Snapped) if event.step >= 0]
+    assert len(snapped) > 6
+    assert len(past.failures) == 3
+    starts = commands(past, Start)
+    again = [s for k, s in enumerate(starts) if s.trial in {b.trial for b in starts[:k]}]
+    again = [start for start in again if start.until == 30]
+    assert len(again) == 3
+    for start in again:
+        # Saved every 6 steps or so, it begins within two saves of where it had been.
+        assert start.source is not None
+        assert 27 - 18 <= start.source.step < 27
+    assert past.ledger.node_us["redo"] < past.ledger.node_us["train"] / 3
+    told = {(s.node, s.attempt) for s in commands(past, Snapshot)}
+    assert {(event.node, event.attempt) for event in snapped} <= told
+
+
+def test_interrupted_while_held_and_saving_it_goes_on(server: Server, tmp_path: Path) -> None:
+    settings = make_settings(
+        worker("--pace", "0.005"), scheduler="successive-halving", workers=6, phases=3,
+        phase_length=20, nodes=3, preemption="lazy", checkpoints="every:0.05s",
+    )  # fmt: skip
+    folder = tmp_path / "run"
+    for _ in range(3):
+        coordinator = server.start(folder, settings, 3, resume=folder.exists())
+        coordinator.is_over(0.35)
+        coordinator.signal(2)
+        coordinator.wait()
+    coordinator = server.start(folder, settings, 3, resume=True)
+    assert coordinator.wait() == 0, coordinator.output
+    past = check_end(folder, settings)
+    assert past.courses == Naive(settings).courses()
+    assert past.events(Interrupted)
+    assert commands(past, Train)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_killed_while_held_and_saving_it_goes_on(seed: int, server: Server, tmp_path: Path) -> None:
+    settings = make_settings(
+        worker("--pace", "0.005"), scheduler="hyperband", workers=6, phases=3,
+        phase_length=20, nodes=2, preemption="lazy", checkpoints="milestone+every:0.05s",
+    )  # fmt: skip
+    folder = tmp_path / "run"
+    for part in range(3):
+        coordinator = server.start(folder, settings, 2, resume=folder.exists())
+        coordinator.is_over(0.2 + 0.07 * seed + 0.05 * part)
+        coordinator.signal(9)
+        coordinator.wait()
+    coordinator = server.start(folder, settings, 2, resume=True)
+    assert coordinator.wait() == 0, coordinator.output
+    assert check_end(folder, settings).courses == Naive(settings).courses()
