@@ -107,10 +107,7 @@ def plan_search(asked: Asked, nodes: Sequence[Node]) -> Planned:
             f"--first {asked.first}: it has {len(first)} configurations, more than the "
             f"{settings.workers} trials (--workers)"
         )
-    try:
-        policy_of(settings)
-    except SimschedError as error:
-        raise LiveError(f"--checkpoints: {error}") from None
+    policy_of(settings)  # which knows whether its checkpoints make sense
     notes = check_scheduler(settings)
     if settings.command is None:
         check_training(settings, asked.blame)

@@ -54,13 +54,13 @@ class Saving(msgspec.Struct, frozen=True):
         between_s = self.seconds or between_s
         if between_s is None:
             raise SimschedError(
-                f"{self.kind} needs to know how often nodes fail: say {self.kind}:24h, or give the "
-                "nodes of the cluster failures or spot preemption"
+                f"checkpoints: {self.kind} needs to know how often nodes fail: say "
+                f"{self.kind}:24h, or give the nodes of the cluster failures or spot preemption"
             )
         if not save_s > 0:
             raise SimschedError(
-                f"{self.kind}: saving costs nothing, so there is no best interval; say what it "
-                "costs, or every:10m"
+                f"checkpoints: {self.kind}: saving costs nothing, so there is no best interval; "
+                "say what it costs, or every:10m"
             )
         formula = young_s if self.kind == "young" else daly_s
         return max(1, round(formula(save_s, between_s) * US_PER_S))
@@ -74,14 +74,14 @@ def parse_saving(text: str) -> Saving:
     kind, colon, length = rest.partition(":")
     if kind not in KINDS:
         raise SimschedError(
-            f"{text!r} is no policy{nearest(kind, list(KINDS))}; there are: {USAGE}"
+            f"checkpoints: {text!r} is no policy{nearest(kind, list(KINDS))}; there are: {USAGE}"
         )
     if not colon and (kind in ("young", "daly") or rest == stripped) and kind != "every":
         return Saving(kind, None, milestones)
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", length)
     seconds = float(match[1]) * UNITS_S[match[2] or "s"] if match else 0.0
     if kind in ("scheduler", "milestone") or not 0.001 <= seconds <= 1e9:
-        raise SimschedError(f"{text!r} is no policy; there are: {USAGE}")
+        raise SimschedError(f"checkpoints: {text!r} is no policy; there are: {USAGE}")
     return Saving(kind, seconds, milestones)
 
 

@@ -243,6 +243,8 @@ class Ledger:
         node = command.node
         kind, since, trial, attempt, step = self._open[node]
         if at > since:
+            if kind == "train" and step <= self.trials[trial].reported:
+                kind = "redo"  # its worker was ended on its second way to a milestone it had told
             self._add(node, trial, attempt, kind, since, at, step)
         self._open[node] = self._begin[type(command)](command, at, trial)
 
