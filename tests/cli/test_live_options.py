@@ -173,7 +173,10 @@ TIMES = "must be a time above 0: 90 (seconds), 20m, 1h30m, 2d"
             (["--max-time", text], invalid("--max-time", f"'{text}' {TIMES}"))
             for text in ("0", "-5", "", "nan", "2 weeks", "m", "1.2.3", "1e9d")
         ],
-        (["--checkpoints", "never"], "checkpoints: 'never' is no policy (did you mean 'every'?); there are: "),
+        (
+            ["--checkpoints", "never"],
+            "checkpoints: 'never' is no policy (did you mean 'every'?); there are: ",
+        ),
         (["--game", "Pong"], "--game and --command exclude each other: name one thing to train"),
         (["--preset", "fast"], "--preset: is for GA3C, not for --command"),
         (["--set", "agents=4"], "--set agents: is for GA3C, not for --command"),
