@@ -4,8 +4,8 @@
     PYTHON peers_syne.py decide CURVES.npz REPORTS.json
 
 `simulate` runs a search in Syne Tune's simulator as its own examples do: a tabular blackbox, the
-simulator's callback, no sleep, no saving of the tuner, nothing printed in between. The trials are
-given as points to evaluate, so no searcher draws or is fitted. `decide` tells Syne Tune's ASHA the
+simulator's callback, no sleep, no saving of the tuner, nothing printed in between. The trials come
+from a list, so no searcher draws or is fitted. `decide` tells Syne Tune's ASHA the
 reports of another run, in their order, and gives its answers. Both print one line of JSON.
 """
 
@@ -41,20 +41,36 @@ def make_space(trials: int) -> dict[str, Any]:
     return {TRIAL: randint(0, trials - 1), "parity": randint(0, 1)}
 
 
+def make_searcher(trials: int) -> Any:
+    """Return a searcher that hands out trials 0, 1, 2, …, learns nothing, and runs out."""
+    from syne_tune.optimizer.schedulers.searchers.searcher import BaseSearcher
+
+    class Given(BaseSearcher):  # type: ignore[misc]
+        """Cheaper than any of Syne Tune's own."""
+
+        def suggest(self, **_: Any) -> dict[str, Any] | None:
+            given: dict[str, Any] | None = self._next_points_to_evaluate()
+            return given
+
+        def on_trial_result(self, *_: Any, **__: Any) -> None:
+            return
+
+        on_trial_complete = on_trial_result
+
+    return Given(make_space(trials), [point(trial) for trial in range(trials)], random_seed=0)
+
+
 def make_scheduler(name: str, trials: int, epochs: int) -> Any:
     """Return a scheduler that starts trials 0, 1, 2, … and wants large scores."""
-    from syne_tune.optimizer.baselines import ASHA, RandomSearch
+    from syne_tune.optimizer.schedulers.asha import AsynchronousSuccessiveHalving
+    from syne_tune.optimizer.schedulers.single_fidelity_scheduler import SingleFidelityScheduler
 
-    common: dict[str, Any] = {
-        "do_minimize": False,
-        "random_seed": 0,
-        "points_to_evaluate": [point(trial) for trial in range(trials)],
-    }
-    space = make_space(trials)
+    space, searcher = make_space(trials), make_searcher(trials)
+    common: dict[str, Any] = {"do_minimize": False, "random_seed": 0, "searcher": searcher}
     if name == "random":
-        return RandomSearch(space, metrics=[METRIC], **common)
+        return SingleFidelityScheduler(space, metrics=[METRIC], **common)
     brackets = {"asha": 1, "hyperband": int(np.log(epochs) / np.log(REDUCTION)) + 1}[name]
-    return ASHA(
+    return AsynchronousSuccessiveHalving(
         space, metric=METRIC, time_attr=EPOCH, max_t=epochs, brackets=brackets,
         reduction_factor=REDUCTION, **common,
     )  # fmt: skip
@@ -90,7 +106,7 @@ def simulate(curves: Path, name: str, workers: int) -> dict[str, Any]:
     tuner = Tuner(
         trial_backend=make_backend(data["elapsed_s"], data["score"]),
         scheduler=make_scheduler(name, trials, epochs),
-        stop_criterion=StoppingCriterion(max_num_trials_started=trials),
+        stop_criterion=StoppingCriterion(max_num_trials_started=trials + 1),
         n_workers=workers,
         wait_trial_completion_when_stopping=True,
         sleep_time=0,

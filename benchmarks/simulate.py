@@ -13,16 +13,23 @@ import argparse
 import io
 import json
 import math
+import resource
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from typing import Any
 
 import simpy
 
 from simsched.cluster import Cluster
+from simsched.draws import keyed
 from simsched.journal import Journal
 from simsched.replay import Curve, Neighbours, curve_of
+from simsched.results import Comparison, Settings, results_chunks
+from simsched.run_result import make_result
 from simsched.schedulers import REGISTRY, Plan, build
 from simsched.searchers import Given
 from simsched.simulation import SimulatedCluster
@@ -95,34 +102,108 @@ def speed(repeats: int) -> list[dict[str, object]]:
     return rows
 
 
-def growth(repeats: int) -> list[dict[str, object]]:
-    """Measure CPU seconds per report at 1,000, 10,000 and 100,000 trials on 128 nodes."""
+def grown(name: str, trials: int, nodes: int) -> dict[str, object]:
+    """Simulate a large search and write its results, in this process, which does nothing else.
+
+    The trials share 1,000 recorded curves. Memory is what is added to the process with its
+    curves: at its highest up to the end of the run, and up to the end of writing.
+    """
+    base = curves_of(min(trials, 1000))
+    places = keyed(0, "growth", trials).integers(len(base), size=trials).tolist()
+    curves = [base[place] for place in places]
+    plan = Plan(trials, MILESTONES, 1, 0)
+    searcher = Given([curve.hparams for curve in curves], PUBLISHED_GA3C, 0)
+    neighbours = Neighbours(base, PUBLISHED_GA3C, 1)
+    cluster = Cluster(nodes, save_s=1.0, load_s=1.0)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.process_time()
+    world = SimulatedCluster(build(name, plan, searcher), curves, neighbours, cluster, plan.maximum)
+    timeline = world.run()
+    simulated = time.process_time()
+    at_end = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    traces = [curve.trace for curve in curves]
+    run = make_result(name, 0, plan, world.ledger, timeline, 1.0, traces, {}, ())
+    with tempfile.TemporaryFile() as file:
+        file.writelines(results_chunks(Comparison(settings_of(name, trials, nodes), (run,))))
+        size = file.tell()
+    return {
+        "scheduler": name,
+        "trials": trials,
+        "nodes": nodes,
+        "reports": run.milestones,
+        "intervals": len(timeline.intervals),
+        "cpu_s": simulated - start,
+        "results_cpu_s": time.process_time() - simulated,
+        "results_mb": size / 1e6,
+        "peak_mb": (at_end - before) / 1e3,
+        "peak_with_results_mb": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e3,
+        "bare_timeouts_per_cpu_s": bare_timeouts(),
+    }
+
+
+def settings_of(name: str, trials: int, nodes: int) -> Settings:
+    """Return what such a search would be asked for."""
+    return Settings(
+        version="", traces="synthetic", traces_sha256="", game="synthetic", metric="return",
+        mode="max", synthetic=True, recorded_trials=1000, nodes=(nodes,), node_speeds=(1.0,),
+        workers=(trials,), schedulers=(name,), phases=MILESTONES, phase_length=1, unit="reports",
+        start_s=0.0, save_s=1.0, load_s=1.0, replications=1, resample=True, seed=0,
+    )  # fmt: skip
+
+
+def growth(options: argparse.Namespace) -> list[dict[str, object]]:
+    """Measure time and memory at each size, each in a process of its own; print exponents."""
     rows: list[dict[str, object]] = []
-    sizes = (1000, 10_000, 100_000)
-    print(f"{'scheduler':<20}" + "".join(f"{f'{n:,} trials':>18}" for n in sizes) + "  exponent")
-    all_curves = curves_of(max(sizes))
-    for name in REGISTRY:
-        costs = []
-        for trials in sizes:
-            rounds = 1 if trials == max(sizes) else repeats
-            curves = all_curves[:trials]
-            rate = best_of(rounds, lambda: simulate_once(name, curves, 128, journal=False))  # noqa: B023
-            costs.append(1e6 / rate)
-        exponent = math.log(costs[-1] / costs[0]) / math.log(sizes[-1] / sizes[0])
-        cells = "".join(f"{f'{cost:.1f} µs/report':>18}" for cost in costs)
-        print(f"{name:<20}{cells}{1 + exponent:>10.2f}", flush=True)
-        rows.append({"scheduler": name, "us_per_report": costs, "exponent": 1 + exponent})
+    print(f"{'scheduler':<20}{'trials':>10}{'nodes':>7}{'reports':>12}{'µs/report':>11}"
+          f"{'SimPy':>7}{'MB':>8}{'B/report':>10}{'results s':>11}{'MB':>7}")  # fmt: skip
+    for name in options.schedulers:
+        found: list[Any] = []
+        for trials in options.trials:
+            if found and found[-1]["cpu_s"] * trials / found[-1]["trials"] > options.longest:
+                print(f"{name:<20}{trials:>10,}  left out: it would take longer than --longest")
+                break
+            nodes = options.nodes or max(10, trials // 100)
+            command = [sys.executable, __file__, "--one", name, str(trials), str(nodes)]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+            row = json.loads(done.stdout)
+            found.append(row)
+            us = 1e6 * row["cpu_s"] / row["reports"]
+            print(
+                f"{name:<20}{trials:>10,}{nodes:>7,}{row['reports']:>12,}{us:>11.1f}"
+                f"{us * row['bare_timeouts_per_cpu_s'] / 1e6:>7.1f}{row['peak_mb']:>8,.0f}"
+                f"{1e6 * row['peak_mb'] / row['reports']:>10.0f}{row['results_cpu_s']:>11.1f}"
+                f"{row['results_mb']:>7,.0f}",
+                flush=True,
+            )
+        rows += found
+        if len(found) > 1:
+            sizes = [math.log(row["trials"]) for row in found]
+            exponents = [
+                statistics.linear_regression(sizes, [math.log(row[what]) for row in found]).slope
+                for what in ("cpu_s", "peak_mb")
+            ]
+            print(f"{name:<20}exponents: time {exponents[0]:.2f}, memory {exponents[1]:.2f}")
     return rows
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--growth", action="store_true", help="measure how the cost grows")
+    parser.add_argument("--growth", action="store_true", help="measure how time and memory grow")
+    parser.add_argument("--trials", type=int, nargs="+", default=[1000, 10_000, 100_000],
+                        help="with --growth")  # fmt: skip
+    parser.add_argument("--nodes", type=int, help="with --growth; by default a hundredth of trials")
+    parser.add_argument("--schedulers", nargs="+", default=list(REGISTRY), help="with --growth")
+    parser.add_argument("--longest", type=float, default=900.0, help="CPU seconds of a run")
+    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--repeats", type=int, default=3, help="runs, of which the median counts")
     parser.add_argument("--json", metavar="FILE", help="write the figures as JSON too")
     options = parser.parse_args()
-    rows = growth(options.repeats) if options.growth else speed(options.repeats)
+    if options.one:
+        name, trials, nodes = options.one
+        print(json.dumps(grown(name, int(trials), int(nodes))))
+        return
+    rows = growth(options) if options.growth else speed(options.repeats)
     if options.json:
         with open(options.json, "w") as file:
             json.dump({"python": sys.version.split()[0], "rows": rows}, file, indent=2)

@@ -136,7 +136,6 @@ class Failures(Slots):
         """The source is lost for good: its trial's newest durable checkpoint must do."""
         instead = self.shelf.newest(source.trial)
         if instead is None:
-            commands.append(End(node, slot.attempt))
             self._give_up(node, slot, commands)
         elif isinstance(work, Run):
             self._begin(node, slot, msgspec.structs.replace(work, source=instead), commands)
@@ -144,6 +143,7 @@ class Failures(Slots):
             self._begin(node, slot, msgspec.structs.replace(work, donor=instead), commands)
 
     def _give_up(self, node: int, slot: Slot, commands: list[Command]) -> None:
+        commands.append(End(node, slot.attempt))
         self._leave(node, slot)
         self._abandon(slot, commands)
 

@@ -41,6 +41,19 @@ SCORES: dict[str, Scores] = {
     "all-diverge-later": lambda _dice, _trial, step: None if step > LENGTH else 1.0,
 }
 
+ORDERS: dict[str, Callable[[random.Random, Player], int]] = {
+    "random": lambda dice, played: dice.choice(sorted(played.running)),
+    "one-after-the-other": lambda _dice, played: min(played.running),
+    "last-come-first-served": lambda _dice, played: max(played.running),
+    "the-leader-runs-away": lambda _dice, played: max(
+        played.running, key=lambda trial: (played.running[trial], trial)
+    ),
+    "in-step": lambda _dice, played: min(
+        played.running, key=lambda trial: (played.running[trial], trial)
+    ),
+}
+"""Who of the running ones reports next."""
+
 
 def player(
     scheduler: str, plan: Plan, configurations: int | None = None, *, starts_all: bool = True
@@ -55,16 +68,18 @@ def play(
     nodes: int,
     scores: Scores,
     *,
+    order: str = "random",
     losing: float = 0.0,
     reloading: float = 0.0,
 ) -> None:
-    """Play a run to its end: reports arrive in random order.
+    """Play a run to its end.
 
     Args:
         played: from where it is.
         dice: draws the order, and whatever else is left to chance.
         nodes: are kept busy.
         scores: what is reported.
+        order: of `ORDERS`, in which reports arrive.
         losing: share of events at which a live trial, running or paused, is abandoned.
         reloading: share of events before which the scheduler is made anew from a snapshot.
     """
@@ -79,7 +94,7 @@ def play(
         if dice.random() < losing:
             played.abandon(dice.choice(played.live))
             continue
-        trial = dice.choice(sorted(played.running))
+        trial = ORDERS[order](dice, played)
         played.tell(trial, scores(dice, trial, played.running[trial]))
 
 
@@ -96,13 +111,16 @@ def check_runs(
 
 
 def check_orders(scheduler: str, seed: int, *, starts_all: bool = True) -> None:
-    """Runs of every size end whatever the order, with divergence, losses and snapshots."""
+    """Runs of every size end whatever the order, with divergence, losses and reloads."""
     dice = random.Random(seed)
     plan = Plan(dice.randint(1, 20), dice.choice(PHASES), LENGTH, dice.randint(0, 99))
     played = player(scheduler, plan, starts_all=starts_all)
-    scores = SCORES[dice.choice(list(SCORES))]
+    scores, order = SCORES[dice.choice(list(SCORES))], dice.choice(list(ORDERS))
     losing, reloading = dice.choice([0.0, 0.03, 0.2]), dice.choice([0.0, 0.1])
-    play(played, dice, dice.randint(1, 8), scores, losing=losing, reloading=reloading)
+    play(
+        played, dice, dice.randint(1, 8), scores,
+        order=order, losing=losing, reloading=reloading,
+    )  # fmt: skip
 
 
 def check_searcher_runs_out(scheduler: str, *, starts_all: bool = True) -> None:

@@ -117,5 +117,5 @@ def chosen(examples: int, **options: Any) -> settings:
     unhurried = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     return settings(
         max_examples=examples, stateful_step_count=40, deadline=None,
-        suppress_health_check=unhurried, **options,
+        suppress_health_check=unhurried, report_multiple_bugs=False, **options,
     )  # fmt: skip

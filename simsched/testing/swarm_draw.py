@@ -13,6 +13,7 @@ from simsched.errors import SimschedError
 from simsched.messages import Searcher
 from simsched.retries import Policy
 from simsched.schedulers import REGISTRY, Parameter, Plan, Scheduler, SchedulerClass
+from simsched.schedulers._base import available
 from simsched.searchers import Given, Grid, RandomSearcher
 from simsched.space import Categorical, Integer, Real, SearchSpace
 
@@ -25,7 +26,8 @@ SPACE = SearchSpace(
 )
 _POOL = [RandomSearcher(SPACE, 0).suggest(trial) for trial in range(32)]
 """Drawn once: what the hyperparameters are is nothing to the control plane."""
-Scores: TypeAlias = Literal["ties", "rising", "noise", "extremes"]
+Scores: TypeAlias = Literal["ties", "rising", "noise", "extremes", "fixed"]
+"""`fixed`: a trial has the same score at a milestone whenever it comes there."""
 
 
 class Rates(msgspec.Struct, frozen=True):
@@ -100,6 +102,11 @@ class Story(msgspec.Struct, frozen=True):
         return REGISTRY[self.scheduler](self.plan, self.searcher(), **self.parameters)
 
     @property
+    def trials(self) -> int:
+        """How many trials there are configurations for."""
+        return available(self.searcher(), self.plan.trials)
+
+    @property
     def nodes(self) -> int:
         """How many nodes there are."""
         return len(self.paces_us)
@@ -116,7 +123,7 @@ class Story(msgspec.Struct, frozen=True):
 def draw(seed: int) -> Story:
     """Draw the story of a seed."""
     dice = random.Random(f"swarm {seed}")
-    scheduler = REGISTRY[dice.choice(sorted(REGISTRY))]
+    scheduler = REGISTRY[dice.choice((*sorted(REGISTRY), "pbt"))]
     plan, given = _plan(dice)
     nodes = dice.choice((1, 1, 2, 2, 3, 3, 4, 5, 8, 16))
     unit_us = dice.choice((0, 1, 1_000, 100_000))
@@ -126,13 +133,13 @@ def draw(seed: int) -> Story:
         parameters={},
         plan=plan,
         given=given,
-        policy=_policy(dice),
+        policy=_policy(dice, plan.phase_length * unit_us),
         rates=_rates(dice),
         scores=dice.choice(("ties", "rising", "noise", "extremes")),
         paces_us=tuple(unit_us * dice.choice((1, 1, 1, 2, 7)) for _ in range(nodes)),
         costs_us=tuple(dice.choice((0, 0, 1, 50_000, 2_000_000)) for _ in range(3)),  # type: ignore[arg-type]
         late=tuple(node for node in range(1, nodes) if dice.random() < 0.1),
-        calm_after=dice.choice((0, 20, 60, 150, 300)),
+        calm_after=dice.choice((0, 30, 100, 300, 1000)),
     )
     for _ in range(20):
         drawn = msgspec.structs.replace(story, parameters=_parameters(dice, scheduler))
@@ -145,23 +152,26 @@ def draw(seed: int) -> Story:
 
 
 def _plan(dice: random.Random) -> tuple[Plan, int]:
-    trials = dice.choice((1, 2, 3, 4, 5, 6, 8, 9, 12, 16))
-    plan = Plan(trials, dice.randint(1, 6), dice.choice((1, 2, 5, 10, 1000)), dice.randrange(1000))
+    trials = dice.choice((1, 2, 3, 5, 8, 9, 12, 16, 20, 27))
+    plan = Plan(trials, dice.randint(1, 9), dice.choice((1, 2, 5, 10, 1000)), dice.randrange(1000))
     if dice.random() < 0.85:
         return plan, 0
     return plan, dice.choice((-1, dice.randint(1, trials)))
 
 
-def _policy(dice: random.Random) -> Policy:
+def _policy(dice: random.Random, phase_us: int) -> Policy:
+    every_us = max(200_000, round(phase_us * dice.choice((0.3, 1.0, 3.0))))
     return Policy(
         save_at=dice.choice(("scheduler", "milestone")),
         retries=dice.choice((0, 1, 2, 3, 10, 1000)),
         backoff_us=dice.choice((0, 1, 1_000_000)),
         longest_backoff_us=dice.choice((1, 60_000_000)),
         node_failures=dice.choice((2, 4, 1000)),
-        max_time_us=None if dice.random() < 0.9 else int(10 ** dice.uniform(3, 9)),
+        max_time_us=None if dice.random() < 0.85 else int(10 ** dice.uniform(4, 8)),
         delete=dice.random() < 0.6,
         keep_best=dice.choice((0, 1, 3)),
+        lazy=dice.random() < 0.3,
+        save_every_us=every_us if dice.random() < 0.3 else None,
         keep_stopped=dice.random() < 0.3,
     )
 
@@ -171,7 +181,7 @@ def _rates(dice: random.Random) -> Rates:
         return Rates()
     rates: dict[str, float] = {}
     for name in Rates.__struct_fields__:
-        exponent = dice.uniform(-2.5, -0.6) if name in OF_WORK else dice.uniform(-3, -1.2)
+        exponent = dice.uniform(-2, -0.6) if name in OF_WORK else dice.uniform(-2.5, -1)
         rates[name] = 0.0 if dice.random() < 0.45 else 10**exponent
     rates["censor"] /= 4
     return Rates(**rates)

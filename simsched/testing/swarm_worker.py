@@ -24,6 +24,8 @@ class Worker:
         self.told = at
         self.loading: Checkpoint | None = None
         self.goal = self.count
+        self.rest = self.goal
+        """Where the stretch ends that a save in mid-phase interrupts."""
         self.start_us = self.load_us = 0
 
     def begin(
@@ -45,6 +47,17 @@ class Worker:
         """It was told to save and end: it trains no more."""
         self.doing, self.number = command, self.number + 1
         self.goal = reached
+
+    def snaps(self, reached: float) -> None:
+        """It saves in mid-phase; that takes a while, in which it does not train."""
+        self.number += 1
+        self.rest, self.goal = self.goal, reached
+
+    def goes_on(self, at: int) -> None:
+        """It has saved and trains on; its next message counts from now."""
+        self.number += 1
+        self.told, self.count, self.goal = at, self.goal, self.rest
+        self.start_us = self.load_us = 0
 
     def waits(self, reached: float) -> None:
         """It has answered."""

@@ -1,16 +1,14 @@
-"""The swarm's cluster: nodes, workers and checkpoints that carry out commands, badly.
+"""The swarm's world: carries out commands, badly.
 
-It knows what is physically there, and refuses commands that could not be carried out: a node
-given away that is not free, a checkpoint to be loaded that is not there.
+It refuses commands that could not be carried out: a node given away that is not free, a
+checkpoint to be loaded that is not there.
 """
 
-import heapq
 import random
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
-from simsched.coordinator import Coordinator
 from simsched.events import (
     Adopt,
     CancelTimer,
@@ -19,119 +17,45 @@ from simsched.events import (
     End,
     Ended,
     Event,
-    Failed,
-    NodeDown,
+    Keep,
     Park,
     Parked,
     Reported,
     Save,
     Saved,
     SetTimer,
+    Snapped,
+    Snapshot,
     Start,
     TimerFired,
     Train,
     Withdraw,
 )
 from simsched.messages import Checkpoint
-from simsched.testing.invariants import Violation
-from simsched.testing.swarm_draw import Rates, Story
+from simsched.testing.swarm_cluster import NO_FAULTS, PATIENCE_US, Cluster
+from simsched.testing.swarm_draw import Story
 from simsched.testing.swarm_worker import Worker
 
-PATIENCE_US = 5_000_000
-"""After which a worker that says nothing is given up."""
-NO_FAULTS = Rates()
-Due: TypeAlias = Callable[[], Event | None]
+__all__ = ["NO_FAULTS", "World"]
 
 
-class World:
-    """What is physically there. `at` is the run's clock, in µs."""
+class World(Cluster):
+    """A cluster that does what it is told."""
 
     def __init__(self, story: Story, dice: random.Random, tally: Counter[str]) -> None:
-        self.story, self.dice, self.tally = story, dice, tally
-        self.rates = story.rates
-        self.at = 0
-        self.up: set[int] = set()
-        """Nodes that are there."""
-        self.noticed: set[int] = set()
-        """Those of them that will be gone soon."""
-        self.withdrawn: set[int] = set()
-        self.workers: dict[int, Worker] = {}
-        """By node: who was started there and not yet told to end; it may be dead."""
-        self.disk: dict[Checkpoint, float] = {}
-        """The checkpoints that are there, each with the trial's true count."""
-        self.damaged: set[Checkpoint] = set()
-        self.kept: dict[int, Checkpoint] = {}
-        """By attempt: what it saved and has not been heard of."""
-        self.disk_full_until = -1
-        self.timers: dict[str, int] = {}
-        self.cancelled: list[TimerFired] = []
-        self.late: list[Any] = []
-        """Messages that are still under way, though nobody waits for them."""
-        self.ends: dict[int, float] = {}
-        """By trial: where its curve ends."""
-        self.coordinator: Coordinator | None = None
-        """Only to ask whether it knows of a checkpoint, as the live world does."""
-        self._heap: list[tuple[int, int, Due]] = []
-        self._number = 0
+        super().__init__(story, dice, tally)
         self._carry: dict[type, Callable[[Any], None]] = {
             Start: self._start, Train: self._train, Save: self._save, Adopt: self._adopt,
             Park: self._park, End: self._end, Delete: self._delete, SetTimer: self._set_timer,
-            CancelTimer: self._cancel_timer, Withdraw: self._withdraw,
+            CancelTimer: self._cancel_timer, Withdraw: self._withdraw, Keep: self._keep_on,
+            Snapshot: self._snapshot,
         }  # fmt: skip
-
-    def roll(self, rate: float) -> bool:
-        """Throw the dice; with rate 0 they are left alone."""
-        return rate > 0 and self.dice.random() < rate
-
-    def after(self, delay_us: int, due: Due) -> None:
-        """Have something happen later."""
-        self._number += 1
-        heapq.heappush(self._heap, (self.at + delay_us, self._number, due))
-
-    def next(self, until: int | None = None) -> Event | None:
-        """Go on to what happens next, if it does until a time; return the event, if any."""
-        while self._heap and (until is None or self._heap[0][0] <= until):
-            at, _, due = heapq.heappop(self._heap)
-            self.at = max(self.at, at)
-            event = due()
-            if event is not None:
-                return event
-        return None
-
-    @property
-    def busy(self) -> bool:
-        """Whether a worker does anything."""
-        return any(worker.doing is not None for worker in self.workers.values())
-
-    def all_die(self) -> None:
-        """No worker outlives its coordinator; timers are the coordinator's own."""
-        for node in list(self.workers):
-            self._gone(self.workers.pop(node))
-        self.kept.clear()
-        self.timers.clear()
-        self.cancelled.clear()
-
-    def node_dies(self, node: int) -> NodeDown:
-        """A node is gone, and what ran there."""
-        self.up.discard(node)
-        self.noticed.discard(node)
-        worker = self.workers.pop(node, None)
-        if worker is None:
-            return NodeDown(self.at, node)
-        spent = worker.spent(self.at)
-        self._gone(worker)
-        return NodeDown(self.at, node, worker.attempt, *spent)
 
     def carry_out(self, command: Command) -> None:
         """Carry out one command. Raises Violation if that cannot be."""
         carry = self._carry.get(type(command))
         if carry is not None:
             carry(command)
-
-    def require(self, condition: bool, what: str) -> None:
-        """Raise Violation unless a condition holds."""
-        if not condition:
-            raise Violation(what)
 
     def _start(self, command: Start) -> None:
         node, trial = command.node, command.trial
@@ -161,15 +85,6 @@ class World:
         if worker is not None:
             self._train_to(worker, command, 0, 0, None)
 
-    def _worker(self, command: Train | Adopt | Save) -> Worker | None:
-        """Return a command's worker, None if it is dead already."""
-        worker = self.workers.get(command.node)
-        if worker is None or worker.dead:
-            return None
-        self.require(worker.attempt == command.attempt, f"{command} is for another attempt")
-        self.require(worker.doing is None, f"{command}, but it is at {worker.doing}")
-        return worker
-
     def _train_to(
         self,
         worker: Worker,
@@ -190,40 +105,38 @@ class World:
         if source is not None and (source in self.damaged or self.roll(self.rates.damage)):
             self.damaged.add(source)
             self._fails_after(worker, start_us + load_us, "its checkpoint is damaged", spoilt=True)
-        elif self.roll(self.rates.death):
+        else:
+            self._ends_somehow(worker, command, censored=censored)
+
+    def _ends_somehow(
+        self, worker: Worker, command: Start | Train | Adopt, *, censored: bool
+    ) -> None:
+        if self.roll(self.rates.death):
             self._fails_after(worker, self.dice.randint(0, worker.leg_us), "it died")
         elif self.roll(self.rates.stuck + self.rates.lost):
             self._fails_after(worker, worker.leg_us + PATIENCE_US, "it said nothing", lost=True)
         else:
             self._due(worker, worker.leg_us, lambda: self._reports(worker, command, censored))
 
-    def _due(self, worker: Worker, delay_us: int, due: Due) -> None:
-        """Have a worker say something, unless another command comes before."""
-        number = worker.number
-
-        def still() -> Event | None:
-            here = self.workers.get(worker.node) is worker and worker.number == number
-            return due() if here else None
-
-        self.after(delay_us, still)
-
     def _reports(
         self, worker: Worker, command: Start | Train | Adopt, censored: bool
     ) -> Reported | Ended:
-        spent = worker.spent(self.at)
-        reached, start_us, load_us, redo_us = spent
+        _, start_us, load_us, redo_us = worker.spent(self.at)
+        reached = worker.goal
         worker.waits(reached)
         if censored:
             worker.dead = True
             return Ended(self.at, worker.node, worker.attempt, reached, start_us, load_us)
-        score = None if self.roll(self.rates.diverge) else self._score(command.until)
+        score = None if self.roll(self.rates.diverge) else self._score(worker.trial, command.until)
         return Reported(
             self.at, worker.node, worker.attempt, command.until, score, reached,
             start_us, load_us, redo_us,
         )  # fmt: skip
 
-    def _score(self, step: int) -> float:
+    def _score(self, trial: int, step: int) -> float:
         dice, kind = self.dice, self.story.scores
+        if kind == "fixed":
+            return random.Random(f"{self.story.seed} {trial} {step}").random()
         if kind == "ties":
             return float(dice.randint(0, 2))
         if kind == "rising":
@@ -231,46 +144,6 @@ class World:
         if kind == "noise":
             return dice.uniform(-1, 1)
         return dice.choice((-1e308, -1.0, -5e-324, -0.0, 0.0, 5e-324, 1.0, 1e308))
-
-    def _fails_after(
-        self,
-        worker: Worker,
-        delay_us: int,
-        reason: str,
-        *,
-        spoilt: bool = False,
-        lost: bool = False,
-    ) -> None:
-        """Have a worker fail; where its message is `lost`, that may come long afterwards."""
-
-        def fail() -> Failed:
-            reached, start_us, load_us, redo_us = worker.spent(self.at)
-            if lost:
-                self.tally["fault: lost, stuck"] += 1
-                self._gone(worker)
-            self.forget_orphan(worker.attempt)
-            worker.waits(worker.count)
-            worker.dead = True
-            self.tally[f"fault: {reason}"] += 1
-            return Failed(
-                self.at, worker.node, worker.attempt, reason, reached,
-                start_us, load_us, redo_us, spoilt,
-            )  # fmt: skip
-
-        self._due(worker, delay_us, fail)
-
-    def forget_orphan(self, attempt: int) -> None:
-        """What was saved in vain must not stay, as nobody would ever delete it."""
-        saved = self.kept.pop(attempt, None)
-        if self.coordinator is not None and saved and saved not in self.coordinator.shelf:
-            self.disk.pop(saved, None)
-
-    def was_fed(self, event: Saved | Parked, *, taken: bool) -> None:
-        """The coordinator knows of a save, or has dropped the message as one of nobody's."""
-        if taken:
-            self.kept.pop(event.attempt, None)
-        else:
-            self.forget_orphan(event.attempt)
 
     def _save(self, command: Save) -> None:
         worker = self._worker(command)
@@ -292,19 +165,12 @@ class World:
             if lost:
                 return None
             worker.waits(worker.count)
+            self._says_saved(worker)
             return Saved(self.at, worker.node, worker.attempt)
 
         self._due(worker, save_us, save)
         if lost:
             self._fails_after(worker, save_us + PATIENCE_US, "it said nothing", lost=True)
-
-    def _cannot_save(self) -> bool:
-        return self.at <= self.disk_full_until or self.roll(self.rates.unsaved)
-
-    def _keep(self, worker: Worker, checkpoint: Checkpoint, count: float) -> None:
-        self.kept[worker.attempt] = checkpoint
-        self.disk[checkpoint] = count
-        self.damaged.discard(checkpoint)
 
     def _park(self, command: Park) -> None:
         worker = self.workers.get(command.node)
@@ -325,6 +191,7 @@ class World:
             saved_us = min(self.at - began_us, max(0, self.at - worker.told - start_us - load_us))
             worker.waits(reached)
             worker.dead = True
+            self._says_saved(worker)
             return Parked(
                 self.at, worker.node, worker.attempt, step, reached,
                 start_us, load_us, redo_us, saved_us,
@@ -336,35 +203,61 @@ class World:
         else:
             self._due(worker, save_us if training else 0, park)
 
+    def _keep_on(self, command: Keep) -> None:
+        """A paused trial keeps its worker, which may die while it waits."""
+        worker = self._worker(command)
+        if worker is not None and self.roll(self.rates.death):
+            self._fails_after(worker, self.dice.choice((0, 1_000, 1_000_000)), "it died")
+
+    def _snapshot(self, command: Snapshot) -> None:
+        """Save a trial in mid-phase, and let it train on, if it trains."""
+        worker = self.workers.get(command.node)
+        if worker is None or worker.dead:
+            return
+        self.require(worker.attempt == command.attempt, f"{command} is for another attempt")
+        leg = worker.doing
+        spent = worker.spent(self.at)
+        if not isinstance(leg, Start | Train | Adopt) or not worker.is_training(self.at):
+            self.after(0, lambda: self._snapped(worker, -1, worker.count))
+            return
+        if self._cannot_save():
+            self.after(0, lambda: self._snapped(worker, -1, spent[0]))
+            return
+        reached, save_us = spent[0], self.story.costs_us[2]
+        worker.snaps(reached)
+
+        def snap() -> Event | None:
+            self._keep(worker, Checkpoint(worker.trial, int(reached)), reached)
+            self._says_saved(worker)
+            worker.goes_on(self.at)
+            self._ends_somehow(worker, leg, censored=False)
+            return self._snapped(worker, int(reached), *spent, save_us)
+
+        self._due(worker, save_us, snap)
+
+    def _snapped(self, worker: Worker, step: int, reached: float, *us: int) -> Snapped | None:
+        if self.workers.get(worker.node) is not worker or worker.dead:
+            return None
+        return Snapped(self.at, worker.node, worker.attempt, step, reached, *us)
+
     def _end(self, command: End) -> None:
         worker = self.workers.get(command.node)
         if worker is not None:
             self.require(worker.attempt == command.attempt, f"{command} is for another attempt")
             self._gone(self.workers.pop(command.node))
 
-    def _gone(self, worker: Worker) -> None:
-        """A worker is gone; what it was about to say may still be under way."""
-        doing = worker.doing
-        self.forget_orphan(worker.attempt)
-        if self.rates.stale <= 0 or doing is None or len(self.late) > 50:
-            return
-        node, attempt, step = worker.node, worker.attempt, worker.until
-        self.late.append(
-            self.dice.choice(
-                (
-                    Reported(0, node, attempt, step, 1e9, step, 0, 0),
-                    Saved(0, node, attempt),
-                    Failed(0, node, attempt, "late", 1e6),
-                    Parked(0, node, attempt, step, step),
-                    Ended(0, node, attempt, step, 0, 0),
-                )
-            )
-        )
-
     def _delete(self, command: Delete) -> None:
         checkpoint = command.checkpoint
+        if self.coordinator is not None and checkpoint in self.coordinator.shelf:
+            return  # it was saved anew since
+        if checkpoint in self.forgotten:
+            return  # it was being saved anew when its worker was ended
         self.require(checkpoint in self.disk, f"{checkpoint} is deleted, but is not there")
-        loads = [w for w in self.workers.values() if w.is_loading(checkpoint, self.at)]
+        loads = [
+            worker
+            for worker in self.workers.values()
+            if worker.is_loading(checkpoint, self.at) and checkpoint not in self.damaged
+        ]
         self.require(not loads, f"{checkpoint} is deleted while it is loaded")
         del self.disk[checkpoint]
 
