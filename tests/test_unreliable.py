@@ -276,6 +276,38 @@ def test_what_a_failure_costs_is_what_the_formula_says(saving: str) -> None:
     assert found.node_seconds["redo"] / world.lost_nodes == pytest.approx(expected, rel=0.02)
 
 
+def test_what_a_failure_costs_where_milestones_are_saved() -> None:
+    """Milestones 20 s apart, a save of 2 s at each: the same formula."""
+    save_s, between_s, apart_s = 2.0, 200.0, 20.0
+    of = fleet(
+        [{"count": 40, "failures": {"mean_time_between_s": between_s}}], costs={"save_s": save_s}
+    )
+    times = [round(apart_s * 1e6) * k for k in range(1, 1001)]
+    curves = [curve(k, times, [1.0] * 1000) for k in range(40)]
+    policy = Policy(save_at="milestone")
+    found, world = run_on("random", curves, 1000, of, policy=policy)
+    assert world.lost_nodes > 3500
+    expected = lost_s(apart_s, save_s, between_s)
+    assert found.node_seconds["redo"] / world.lost_nodes == pytest.approx(expected, rel=0.02)
+
+
+def test_what_a_failure_costs_where_nothing_is_saved() -> None:
+    """A failure loses all that a trial had, so it is an interval as long as the trial."""
+    between_s, length_s = 200.0, 300.0
+    of = fleet([{"count": 20, "failures": {"mean_time_between_s": between_s}}])
+    curves = [curve(k, [round(length_s * 1e6)], [1.0]) for k in range(3000)]
+    found, world = run_on("random", curves, 1, of)
+    assert world.lost_nodes > 5000
+    expected = lost_s(length_s, 0.0, between_s)
+    assert lost_of(found) / world.lost_nodes == pytest.approx(expected, rel=0.02)
+
+
+def lost_of(run: RunResult) -> float:
+    """Training that came to nothing: all there was but what the trials' curves are long."""
+    useful_s = sum(300.0 for trial in run.trials if trial.fate == "finished")
+    return run.node_seconds["train"] + run.node_seconds["redo"] - useful_s
+
+
 def test_the_formulas_where_they_are_known() -> None:
     assert young_s(2.0, 400.0) == 40.0
     # Daly (2006): for small C/M the higher order adds to Young's, less C.

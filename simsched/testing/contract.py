@@ -39,7 +39,7 @@ class SchedulerContract:
     """As on the command line: name and parameters, e.g. "asha:eta=3,base=2"."""
     starts_all: ClassVar[bool] = True
     """Whether every trial is started before all is done."""
-    examples: ClassVar[int] = 30
+    examples: ClassVar[int] = 20
     """Sequences of events that Hypothesis tries."""
 
     def test_its_class_declares_what_the_registry_shows(self) -> None:
@@ -60,7 +60,7 @@ class SchedulerContract:
 
     def test_it_ends_whatever_the_order(self) -> None:
         """Reports in random order, trials lost, the scheduler made anew from snapshots."""
-        for seed in range(100):
+        for seed in range(60):
             checks.check_orders(self.scheduler, seed, starts_all=self.starts_all)
 
     def test_any_sequence_of_events(self) -> None:
