@@ -5,6 +5,7 @@
 Simulated, on the recorded curves of MsPacman. Needs the dev group (playwright) and Chromium.
 """
 
+import math
 import tempfile
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from playwright.sync_api import sync_playwright
 
 import simsched
 from simsched.analysis.statistics import Row, summarize
+from simsched.checkpointing import between_losses_s, daly_s, save_cost_s
+from simsched.cluster_file import read_cluster
 
 HERE = Path(__file__).parent
 CLUSTERS = HERE.parents[1] / "examples" / "clusters"
@@ -31,13 +34,18 @@ CASES = (
 )
 
 
-def rows_of(cluster: str | None, **options: str) -> list[Row]:
+def rows_of(cluster: str | None, **options: object) -> list[Row]:
     """Return a row per scheduler."""
     place: dict[str, object] = {"nodes": 6} if cluster is None else {}
     if cluster is not None:
         place["cluster"] = CLUSTERS / f"{cluster}.toml"
+    options = {"schedulers": SCHEDULERS, **options}
     comparison = simsched.simulate(
-        "MsPacman", schedulers=SCHEDULERS, replications=REPLICATIONS, jobs=2, **place, **options
+        "MsPacman",
+        replications=REPLICATIONS,
+        jobs=2,
+        **place,
+        **options,
     )  # type: ignore[arg-type]
     return summarize(comparison)
 
@@ -61,6 +69,45 @@ def figure(found: dict[str, list[Row]]) -> go.Figure:
     return made
 
 
+INTERVALS_S = (2, 4, 8, 15, 30, 60, 120)
+POLICIES = {"scheduler": "#888888", "milestone": "#c07000", "daly": "#009e73"}
+
+
+def intervals() -> go.Figure:
+    """Return what saving every so often costs HyperTrick on spot instances."""
+    options = {"schedulers": ("hypertrick",)}
+    rows = [rows_of("spot", checkpoints=f"every:{s}s", **options)[0] for s in INTERVALS_S]
+    made = go.Figure()
+    made.add_scatter(
+        name="every so often", x=list(INTERVALS_S),
+        y=[row.wall_time_s.mean / 60 for row in rows], mode="lines+markers",
+        error_y={"array": [(row.wall_time_s.spread or 0) / 60 for row in rows], "thickness": 1},
+        line_color="#0072b2",
+    )  # fmt: skip
+    for policy, color in POLICIES.items():
+        (row,) = rows_of("spot", checkpoints=policy, **options)
+        level = row.wall_time_s.mean / 60
+        made.add_scatter(
+            name=policy, x=[INTERVALS_S[0], INTERVALS_S[-1]], y=[level, level], mode="lines",
+            line={"color": color, "dash": "dash"},
+        )  # fmt: skip
+    fleet = read_cluster(str(CLUSTERS / "spot.toml"))
+    between_s = between_losses_s(fleet)
+    best_s = daly_s(save_cost_s(fleet), between_s or 0.0)
+    made.add_vline(x=best_s, line_dash="dot")
+    # Annotations on logarithmic axes are placed by the logarithm.
+    made.add_annotation(x=math.log10(best_s), y=36, text="Daly's interval", xanchor="left",
+                        showarrow=False)  # fmt: skip
+    made.update_layout(
+        template="plotly_white", width=760, height=380, font={"size": 13},
+        xaxis={"type": "log", "range": [0.2, 2.2], "title": "seconds between two saves",
+               "tickvals": list(INTERVALS_S)},
+        yaxis={"title": "wall time (min), simulated", "rangemode": "tozero"},
+        margin={"l": 60, "r": 20, "t": 30, "b": 50},
+    )  # fmt: skip
+    return made
+
+
 def table(found: dict[str, list[Row]]) -> str:
     """Return wall time and share of redone work as Markdown."""
     lines = [f"| | {' | '.join(SCHEDULERS)} |", "|---" * (len(SCHEDULERS) + 1) + "|"]
@@ -74,20 +121,27 @@ def table(found: dict[str, list[Row]]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Simulate, draw, print the table."""
-    found = {name: rows_of(cluster, **options) for name, cluster, options in CASES}
+def shoot(made: go.Figure, name: str) -> None:
+    """Write a figure as a picture."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         page_file = Path(folder, "figure.html")
-        figure(found).write_html(page_file)
+        made.write_html(page_file)
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox"]
         )
-        page = browser.new_page(viewport={"width": 1110, "height": 440})
+        size = {"width": made.layout.width + 10, "height": made.layout.height + 10}
+        page = browser.new_page(viewport=size)
         page.goto(page_file.as_uri())
         page.wait_for_timeout(1500)
-        page.screenshot(path=HERE / "cluster.png")
+        page.screenshot(path=HERE / f"{name}.png")
         browser.close()
+
+
+def main() -> None:
+    """Simulate, draw, print the table."""
+    found = {name: rows_of(cluster, **options) for name, cluster, options in CASES}
+    shoot(figure(found), "cluster")
+    shoot(intervals(), "checkpoints")
     print(table(found))
 
 
