@@ -1,7 +1,8 @@
 """How fast the simulator is: reports per CPU second, beside bare SimPy in the same run.
 
     python benchmarks/simulate.py                   1,000 trials × 27 milestones, 16 and 128 nodes
-    python benchmarks/simulate.py --growth          1,000 to 100,000 trials: how the cost grows
+    python benchmarks/simulate.py --growth          1,000 to 100,000 trials: time, memory, results
+    python benchmarks/simulate.py --growth --trials 1000 10000 100000 1000000 --schedulers asha
     python benchmarks/simulate.py --repeats 5 --json speed.json
 
 A report is one milestone of one trial, told to the scheduler and answered. What is timed is
