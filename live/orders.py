@@ -82,7 +82,8 @@ class Orders:
             if handle is not None:
                 handle.cancel()
         elif isinstance(command, Delete):
-            self.workshop.store.delete(command.checkpoint)
+            if command.checkpoint not in self.feed.control.coordinator.shelf:
+                self.workshop.store.delete(command.checkpoint)  # else it was saved anew
         elif isinstance(command, Over):
             self.workshop.say(f"trial {command.trial} is over: {command.fate}")
         elif isinstance(command, Start):

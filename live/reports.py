@@ -193,7 +193,8 @@ class Reports:
         except OSError as error:
             self.failed(attempt, f"its checkpoint could not be kept: {error}")
             return False
-        if attempt.failed and checkpoint not in self.feed.control.coordinator.shelf:
+        over = attempt.failed or attempt.state == "leaving"
+        if over and checkpoint not in self.feed.control.coordinator.shelf:
             store.delete(checkpoint)  # the coordinator does not wait for it any more
             return False
         return True

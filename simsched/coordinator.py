@@ -297,6 +297,10 @@ class Coordinator(Failures):
         if event.step >= 0:
             member.origin, member.at = Checkpoint(slot.trial, event.step), event.reached
             self.shelf.add(member.origin)
+        if slot.last:  # it was stopped at the milestone that it reached meanwhile
+            self._free(event.node, slot, commands)
+            self._never_saved(slot, commands)
+            return
         if not self._parking:
             self._move_on(event.node, slot, commands)
             return

@@ -224,7 +224,7 @@ class Failures(Slots):
             if self._lost_while_held(node, slot):
                 self._free(node, slot, commands)
                 continue
-            if slot.last and not slot.empty:  # a checkpoint for keeping is not worth a phase
+            if slot.last:  # a checkpoint for keeping is not worth a phase
                 self._free(node, slot, commands)
                 self._never_saved(slot, commands)
                 continue

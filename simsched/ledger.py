@@ -165,18 +165,21 @@ class Ledger:
             self._open[event.node] = ("wait", event.at, trial, attempt, step)
 
     def _parked(self, event: Parked) -> None:
-        began = event.at - event.save_us
-        self._close_leg(event, began)
-        _, _, trial, attempt, step = self._open[event.node]
+        kind, since, trial, attempt, step = self._open[event.node]
+        began = max(since, event.at - event.save_us)
+        if kind == "train":
+            self._close_leg(event, began)
+        else:
+            self._add(event.node, trial, attempt, kind, since, began, step)
         self._add(event.node, trial, attempt, "save", began, event.at, step)
         self._open[event.node] = ("wait", event.at, trial, attempt, step)
         self.saves += event.step >= 0
 
     def _snapped(self, event: Snapped) -> None:
-        kind, _, trial, attempt, step = self._open[event.node]
+        kind, since, trial, attempt, step = self._open[event.node]
         if kind != "train":
             return
-        began = event.at - event.save_us
+        began = max(since, event.at - event.save_us)
         self._close_leg(event, began)
         self._add(event.node, trial, attempt, "save", began, event.at, step)
         self._open[event.node] = ("train", event.at, trial, attempt, step)
@@ -185,21 +188,29 @@ class Ledger:
     def _close_leg(
         self, event: Reported | Ended | Failed | Parked | Snapped | NodeDown, at: int | None = None
     ) -> TrialId:
-        """Split what the worker did since its command; from now on it waits for an answer."""
+        """Split what the worker did since its command; from now on it waits for an answer.
+
+        What does not fit in is cut off: a worker that has reported, and only then learns that
+        it is to park, says once more what its report said.
+        """
         node, at = event.node, event.at if at is None else at
         _, since, trial, attempt, step = self._open[node]
         if event.wait_us:
-            self._add(node, trial, attempt, "wait", since, since + event.wait_us, step)
-            since += event.wait_us
+            until = min(since + event.wait_us, at)
+            self._add(node, trial, attempt, "wait", since, until, step)
+            since = until
         if event.start_us:
-            self._add(node, trial, attempt, "start", since, since + event.start_us, step)
-            since += event.start_us
+            until = min(since + event.start_us, at)
+            self._add(node, trial, attempt, "start", since, until, step)
+            since = until
         if event.load_us:
-            self._add(node, trial, attempt, "load", since, since + event.load_us, step)
-            since += event.load_us
+            until = min(since + event.load_us, at)
+            self._add(node, trial, attempt, "load", since, until, step)
+            since = until
         if event.redo_us:
-            self._add(node, trial, attempt, "redo", since, since + event.redo_us, step)
-            since += event.redo_us
+            until = min(since + event.redo_us, at)
+            self._add(node, trial, attempt, "redo", since, until, step)
+            since = until
         self._add(node, trial, attempt, "train", since, at, step)
         self._open[node] = ("wait", at, trial, attempt, step)
         return trial

@@ -1,4 +1,4 @@
-"""Cluster files: what is read, and that every mistake is one line with file, line, key and value."""
+"""Cluster files: what is read, and each mistake is one line with file, line, key and value."""
 
 from pathlib import Path
 
@@ -78,10 +78,10 @@ def test_those_that_come_with_it_can_be_read() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "said"),
     [
-        ("speed = 1.5", "sped = 1.5", 4, "sped: is not known in nodes 1 (did you mean 'speed'?); "
-         "there are: name, count, speed, price_per_hour, boot_s, failures, spot"),
-        ("[store]", "[stores]", 30, "stores: is not known (did you mean 'store'?); there are: "
-         "nodes, maintenance, scale, store, stragglers, costs"),
+        ("speed = 1.5", "sped = 1.5", 4, ("sped: is not known in nodes 1 (did you mean 'speed'?); "
+         "there are: name, count, speed, price_per_hour, boot_s, failures, spot")),
+        ("[store]", "[stores]", 30, ("stores: is not known (did you mean 'store'?); there are: "
+         "nodes, maintenance, scale, store, stragglers, costs")),
         ("speed = 1.5", "speed = 0", 4, "speed: 0 must be above 0"),
         ("speed = 1.5", 'speed = "fast"', 4, "speed: must be a number, not text"),
         ("count = 2", "count = 2.5", 3, "count: must be a whole number, not a number"),
@@ -124,7 +124,16 @@ def test_no_node_at_all(tmp_path: Path) -> None:
 
 
 def test_recorded_outages_name_nodes_that_are_there(tmp_path: Path) -> None:
-    text = "[[nodes]]\ncount = 2\n\n[nodes.failures]\noutages = [\n  {node = 0, from_s = 1, to_s = 2},\n  {node = 2, from_s = 1, to_s = 2},\n]\n"
+    text = """\
+[[nodes]]
+count = 2
+
+[nodes.failures]
+outages = [
+  {node = 0, from_s = 1, to_s = 2},
+  {node = 2, from_s = 1, to_s = 2},
+]
+"""
     path = put(tmp_path, text)
     with pytest.raises(SimschedError) as caught:
         read_cluster(path)

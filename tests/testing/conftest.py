@@ -1,0 +1,6 @@
+"""What the tests above share (`worlds`, `naive`, …) can be imported here too."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
