@@ -118,9 +118,11 @@ Examples:
 @click.option(
     "--preemption",
     type=click.Choice(["eager", "lazy"]),
+    metavar="KIND",
     default="eager",
     show_default=True,
-    help="lazy: a paused trial keeps its node, unsaved, until another trial needs it.",
+    help="eager: a trial that pauses gives up its node; lazy: it keeps it, unsaved, until "
+    "another trial needs it.",
 )
 @click.option(
     "--costs-from",

@@ -74,8 +74,10 @@ def test_every_default_is_shown(simsched: Run) -> None:
     out = " ".join(simsched("simulate", "--help").good.out.split())
     options = dict(re.findall(r"(--[a-z-]+) [A-Z][^ ]* (.*?)(?= --[a-z]+[a-z-]* [A-Z]| -h,)", out))
     without = {name for name, text in options.items() if "[default: " not in text}
-    assert len(options) == 20
-    assert without == {"--traces", "--preemption-cost", "--json", "--resample"}
+    assert len(options) == 24
+    assert without == {
+        "--traces", "--preemption-cost", "--cluster", "--costs-from", "--json", "--resample",
+    }  # fmt: skip
 
 
 def test_the_examples_of_simulate_work(simsched: Run) -> None:

@@ -63,7 +63,7 @@ def test_it_is_what_simulate_says() -> None:
     rehearsal = rehearse(plan, cores(3))
     (run,) = simsched.simulate(
         "MsPacman", nodes=3, workers=12, schedulers=["hyperband"], phases=4, phase_length=20_000,
-        start_s=START_S, save_s=SAVE_S, load_s=LOAD_S, seed=7,
+        start_s=START_S, save_s=SAVE_S, load_s=LOAD_S, seed=7, checkpoints="milestone",
     ).runs  # fmt: skip
     assert rehearsal.run is not None
     assert rehearsal.run == run

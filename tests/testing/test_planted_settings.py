@@ -53,22 +53,24 @@ def test_parameters_are_read_with_blanks_and_auto() -> None:
 
 def test_a_name_is_registered_once() -> None:
     class Mine(InPlace):
-        name, summary = "mine", "for tests"
+        name, summary = "only-here", "for tests"
 
     try:
         assert register(Mine) is Mine
         assert register(Mine) is Mine
-        assert registered() == [Mine]
-        assert lookup("mine") is Mine
-        other = type("Other", (InPlace,), {"name": "mine", "summary": ""})
+        assert Mine in registered()
+        assert lookup("only-here") is Mine
+        other = type("Other", (InPlace,), {"name": "only-here", "summary": ""})
         with pytest.raises(SimschedError) as error:
             register(other)
-        assert str(error.value) == "a scheduler named 'mine' is registered already"
+        assert str(error.value) == "a scheduler named 'only-here' is registered already"
     finally:
-        del REGISTRY["mine"]
+        del REGISTRY["only-here"]
     with pytest.raises(SimschedError) as error:
-        lookup("mine")
-    assert str(error.value).startswith("unknown scheduler 'mine'; there are: successive-halving, h")
+        lookup("only-here")
+    assert str(error.value).startswith(
+        "unknown scheduler 'only-here'; there are: successive-halving, h"
+    )
 
 
 @pytest.mark.parametrize(
