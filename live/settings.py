@@ -19,6 +19,7 @@ _CONTROL_PLANE = (
     "messages.py",
     "retries.py",
     "shelf.py",
+    "slot.py",
     "slots.py",
     "space.py",
 )

@@ -51,7 +51,7 @@ from simsched.failures import DEADLINE, Failures
 from simsched.messages import Checkpoint, Continue, Decision, Exploit, Pause, Report, Stop
 from simsched.retries import Policy
 from simsched.schedulers import Scheduler
-from simsched.slots import NO_POLICY, ProtocolError, Slot
+from simsched.slot import NO_POLICY, ProtocolError, Slot
 
 __all__ = ["NO_POLICY", "Coordinator", "ProtocolError", "Slot"]
 

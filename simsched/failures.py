@@ -21,7 +21,8 @@ from simsched.events import (
     Withdraw,
 )
 from simsched.messages import Checkpoint, Exploit, Run, TrialId
-from simsched.slots import Slot, Slots, as_run, source_of
+from simsched.slot import Slot, as_run, source_of
+from simsched.slots import Slots
 
 DEADLINE = "deadline"
 """Name of the timer that ends a run whose time is up."""
