@@ -108,8 +108,8 @@ def test_interrupted_while_held_and_saving_it_goes_on(server: Server, tmp_path: 
     folder = tmp_path / "run"
     for _ in range(3):
         coordinator = server.start(folder, settings, 3, resume=folder.exists())
-        coordinator.is_over(0.35)
-        coordinator.signal(2)
+        if not coordinator.is_over(0.35):
+            coordinator.signal(2)
         coordinator.wait()
     coordinator = server.start(folder, settings, 3, resume=True)
     assert coordinator.wait() == 0, coordinator.output
@@ -128,8 +128,8 @@ def test_killed_while_held_and_saving_it_goes_on(seed: int, server: Server, tmp_
     folder = tmp_path / "run"
     for part in range(3):
         coordinator = server.start(folder, settings, 2, resume=folder.exists())
-        coordinator.is_over(0.2 + 0.07 * seed + 0.05 * part)
-        coordinator.signal(9)
+        if not coordinator.is_over(0.2 + 0.07 * seed + 0.05 * part):
+            coordinator.signal(9)
         coordinator.wait()
     coordinator = server.start(folder, settings, 2, resume=True)
     assert coordinator.wait() == 0, coordinator.output
