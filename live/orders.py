@@ -126,8 +126,7 @@ class Orders:
         now = self.feed.now_us()
         attempt = Attempt(command.attempt, command.node, command.trial, command.until, now)
         attempt.redo_until = command.redo_until
-        self.staff.by_node[command.node] = attempt
-        self.staff.by_token[attempt.token] = attempt
+        self.staff.add(attempt)
         self.feed.do(self._launch(attempt, command))
 
     async def _launch(self, attempt: Attempt, command: Start) -> None:
@@ -189,7 +188,7 @@ class Orders:
 
     def _snapshot(self, attempt: Attempt, now: int) -> None:
         """Have a trial saved in mid-phase, to train on. One that does not train has to wait."""
-        if attempt.state != "training" or attempt.training_us is None:
+        if attempt.state != "training":
             self.feed.offer(Snapped(now, attempt.node, attempt.number, -1, 0.0))
             return
         attempt.snapping = True

@@ -43,13 +43,24 @@ def test_a_held_trial_goes_on_where_it_stands(
     past = run(server, tmp_path / "run", settings)
     if scheduler in ("successive-halving", "hyperband"):
         assert past.courses == Naive(settings).courses()  # which do not depend on the order
-        assert commands(past, Keep)
+        if checkpoints == "scheduler":  # one that is saved first may be asked for meanwhile
+            assert commands(past, Keep)
         assert past.ledger.loads == 0
         # A trial that goes on was started once.
         assert len(commands(past, Start)) == 4
     if scheduler == "successive-halving" and checkpoints == "scheduler":
         assert not commands(past, Save)
         assert past.ledger.preemptions == 0
+
+
+def test_with_one_node_each_that_is_saved_is_held_first(server: Server, tmp_path: Path) -> None:
+    settings = make_settings(
+        worker(), scheduler="successive-halving", workers=4, nodes=1, preemption="lazy",
+        checkpoints="milestone",
+    )  # fmt: skip
+    past = run(server, tmp_path / "run", settings)
+    assert past.courses == Naive(settings).courses()
+    assert commands(past, Keep)
 
 
 def test_a_held_trial_gives_its_node_to_another(server: Server, tmp_path: Path) -> None:
@@ -98,6 +109,22 @@ def test_what_was_saved_in_mid_phase_is_not_trained_again(
     assert past.ledger.node_us["redo"] < past.ledger.node_us["train"] / 3
     told = {(s.node, s.attempt) for s in commands(past, Snapshot)}
     assert {(event.node, event.attempt) for event in snapped} <= told
+
+
+def test_later_phases_are_saved_in_mid_phase_too(server: Server, tmp_path: Path) -> None:
+    """A worker that was told to go on at a milestone says nothing before it trains."""
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    crash = worker("--pace", "0.01", faults=["crash,step=57,times=1"], marks=marks)
+    settings = make_settings(
+        crash, scheduler="random", workers=1, phases=2, phase_length=30, nodes=1,
+        checkpoints="every:0.06s",
+    )  # fmt: skip
+    past = run(server, tmp_path / "run", settings)
+    assert past.courses == Naive(settings).courses()
+    _, again = commands(past, Start)
+    assert again.source is not None
+    assert 57 - 18 <= again.source.step < 57
 
 
 def test_interrupted_while_held_and_saving_it_goes_on(server: Server, tmp_path: Path) -> None:
