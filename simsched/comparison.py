@@ -179,7 +179,7 @@ def simulate(
 
 
 def _name_of_cluster(cluster: str | Path | Fleet) -> str:
-    return "made in Python" if isinstance(cluster, Fleet) else Path(cluster).stem
+    return "made in Python" if isinstance(cluster, Fleet) else Path(cluster).name
 
 
 def _whole_number(name: str, value: Any) -> int:

@@ -40,7 +40,7 @@ def test_the_same_cluster_counted_or_described(simsched: Run, here: Path) -> Non
     found = results(simsched, "--cluster", "plain.toml")
     assert found["runs"] == told["runs"]
     assert found["settings"].pop("cluster")["nodes"][0]["count"] == 4
-    assert found["settings"].pop("cluster_name") == "plain"
+    assert found["settings"].pop("cluster_name") == "plain.toml"
     assert found["settings"] == told["settings"]
     assert "cluster" not in told["settings"]
 
@@ -66,7 +66,7 @@ def test_lost_work_and_cost_are_in_results_table_and_page(simsched: Run, here: P
     assert "redo" in head
     page = Path("r/report.html").read_text()
     assert "3 spot, 2 an hour, taken back every" in page
-    assert "--cluster" in page
+    assert "--cluster spot.toml" in page
 
 
 def test_costs_of_a_live_run(simsched: Run, here: Path) -> None:
