@@ -35,6 +35,7 @@ from torch import Tensor, nn
 from simsched.live.errors import LiveError
 from simsched.live.ga3c.environment import EnvironmentGroup
 from simsched.live.ga3c.loss import actor_critic_loss
+from simsched.live.ga3c.memory import keep_freed_memory
 from simsched.live.ga3c.network import build
 from simsched.live.ga3c.settings import Settings
 
@@ -138,6 +139,7 @@ def on_core(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.sched_setaffinity(0, {core})
     torch.set_num_threads(1)
+    keep_freed_memory()
     try:
         random = np.random.default_rng([task.settings.seed, core])
         group = EnvironmentGroup(task.settings, task.settings.agents // task.cores)

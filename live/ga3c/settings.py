@@ -110,8 +110,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 0
     """Threads of one tensor operation on the processor; 0: half of the cores, at least one."""
     compile: Compile = "auto"
-    """Whether training is compiled (torch.compile). auto: for frames with fixed batches, where
-    it works."""
+    """Whether training is compiled (torch.compile). auto: on a GPU, for frames with fixed batches,
+    where it works; on a processor it takes seconds to begin with and gains nothing."""
     seed: int = 0
     """Every random draw of the run is keyed by this seed and the trial's number."""
     trial: int = 0

@@ -21,6 +21,7 @@ from simsched.live.ga3c.environment import EnvironmentGroup
 from simsched.live.ga3c.games import canonical_game, is_atari
 from simsched.live.ga3c.knobs import Knobs
 from simsched.live.ga3c.learner import Learner
+from simsched.live.ga3c.memory import keep_freed_memory
 from simsched.live.ga3c.monitor import Monitor
 from simsched.live.ga3c.network import build
 from simsched.live.ga3c.overlapped import OverlappedEngine
@@ -79,6 +80,7 @@ class Worker:
             LiveError: the game cannot be trained on, or the checkpoint does not fit.
         """
         settings = msgspec.structs.replace(settings, game=canonical_game(settings.game))
+        keep_freed_memory()
         torch.set_num_threads(settings.threads or max(1, len(available_cores()) // 2))
         device = choose_device("cpu" if settings.algorithm == "a3c" else settings.device)
         overlapped = overlaps(settings, frames=is_atari(settings.game), device=device)
