@@ -25,4 +25,6 @@ def quantile(ranked: "SortedList[float]", q: float) -> float | None:
     if share == 0:
         return low
     high: float = ranked[below + 1]
-    return low + (high - low) * share
+    apart = high - low
+    # Of the largest numbers even the distance is too large.
+    return low + apart * share if apart < math.inf else low * (1 - share) + high * share
