@@ -3,7 +3,6 @@
 import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -11,46 +10,19 @@ from typing import Any, Literal
 import msgspec
 
 from simsched._version import __version__
-from simsched.checkpointing import between_losses_s, parse_saving, save_cost_s
-from simsched.cluster import Cluster, Fleet, as_fleet
+from simsched.cluster import Fleet
 from simsched.cluster_file import read_cluster
-from simsched.draws import keyed
 from simsched.errors import SimschedError
-from simsched.journal import Journal
+from simsched.jobs import Job, Simulator, prepare
 from simsched.messages import Unit
 from simsched.processes import side_by_side
-from simsched.recorded import check_lengths, default_phase_length, draw_order, name_of, space_of
-from simsched.replay import Curve, Neighbours, curve_of
+from simsched.recorded import check_lengths, default_phase_length, name_of
 from simsched.results import Comparison, RunResult, Settings
-from simsched.retries import Policy
-from simsched.run_result import make_result
-from simsched.schedulers import Plan, Scheduler, SchedulerClass, build, parse, register, registered
-from simsched.schedulers.pbt import PopulationBasedTraining
-from simsched.searchers import Given
-from simsched.simulation import SimulatedCluster
-from simsched.timeline import US_PER_S
+from simsched.schedulers import parse, registered
 from simsched.traces import TraceSet, check, load
-from simsched.unreliable import UnreliableCluster, cost_of
 
 DEFAULT_SCHEDULERS = ("successive-halving", "hyperband", "hypertrick", "pbt")
 UNITS: tuple[Unit, ...] = ("episodes", "steps", "seconds", "reports")
-LONGEST_US = 2**62
-"""Longer runs (146,000 years) leave the 64 bits that figures and tables count in."""
-
-
-class Job(msgspec.Struct, frozen=True):
-    """One run to simulate: a scheduler, a cluster size, a replication."""
-
-    scheduler: str
-    nodes: int
-    workers: int
-    replication: int
-
-    @property
-    def file_name(self) -> str:
-        """A name for its files, the same whatever else is run."""
-        safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in self.scheduler)
-        return f"{safe}.nodes-{self.nodes}.workers-{self.workers}.replication-{self.replication}"
 
 
 def simulate(
@@ -159,7 +131,7 @@ def simulate(
         settings = msgspec.structs.replace(settings, phase_length=longest)
     check_lengths(recorded, unit, settings.phases, settings.phase_length)
     journals = None if journals is None else Path(journals)
-    simulator = _Simulator(settings, recorded, journals)
+    simulator = Simulator(settings, recorded, journals)
     simulator.check()
     axes = product(
         settings.nodes, settings.workers, settings.schedulers, range(settings.replications)
@@ -168,7 +140,7 @@ def simulate(
     jobs = min(jobs, len(todo), os.cpu_count() or 1)
     results: Iterator[RunResult] = map(simulator.run, todo)
     if jobs > 1:
-        results = side_by_side(_prepare, (settings, recorded, journals, registered()), todo, jobs)
+        results = side_by_side(prepare, (settings, recorded, journals, registered()), todo, jobs)
     runs: list[RunResult] = []
     report_progress = progress or (lambda _done, _total: None)
     report_progress(0, len(todo))
@@ -239,99 +211,3 @@ def _refuse_repeats(settings: Settings) -> None:
         shown = ", ".join(map(str, values)) or "nothing"
         if not values or len(set(meanings)) < len(values):
             raise SimschedError(f"{name}: {shown}: name at least one, and none twice")
-
-
-class _Simulator:
-    """Runs jobs over one prepared set of curves."""
-
-    def __init__(self, settings: Settings, recorded: TraceSet, journals: Path | None) -> None:
-        self.settings = settings
-        self.journals = journals
-        self.sign = -1.0 if settings.mode == "min" else 1.0
-        self.curves = [curve_of(t, settings.unit, self.sign) for t in recorded.traces]
-        self.space = space_of(recorded)
-
-        costs = settings.start_s, settings.save_s, settings.load_s
-        self.clusters = {n: Cluster(n, settings.node_speeds, *costs) for n in settings.nodes}
-        saving, fleet = parse_saving(settings.checkpoints), settings.cluster
-        save_s = settings.save_s if fleet is None else save_cost_s(fleet)
-        between_s = None if fleet is None else between_losses_s(fleet)
-        self.policy = Policy(
-            save_at=saving.save_at,
-            lazy=settings.preemption == "lazy",
-            save_every_us=saving.interval_us(save_s, between_s),
-        )
-
-    def check(self) -> None:
-        """Refuse schedulers that cannot be, before anything is simulated."""
-        for workers, text in product(self.settings.workers, self.settings.schedulers):
-            _, made = self._scheduler(Job(text, 1, workers, 0), self.curves[:1] * workers)
-            if isinstance(made, PopulationBasedTraining) and not self.space.parameters:
-                raise SimschedError(
-                    f"{text} changes hyperparameters, but {self.settings.traces} has none "
-                    "(columns hp.<name>); leave it out"
-                )
-
-    def _scheduler(self, job: Job, curves: Sequence[Curve]) -> tuple[Plan, Scheduler]:
-        settings, seed = self.settings, self.settings.seed
-        if job.replication:
-            seed = int(keyed(seed, "replication", job.replication).integers(2**32))
-        plan = Plan(job.workers, settings.phases, settings.phase_length, seed)
-        searcher = Given([curve.hparams for curve in curves], self.space, seed)
-        try:
-            return plan, build(job.scheduler, plan, searcher)
-        except OverflowError:
-            raise SimschedError(
-                f"{job.scheduler}: a parameter is too large to compute with; make it smaller"
-            ) from None
-
-    def run(self, job: Job) -> RunResult:
-        """Simulate one job."""
-        curves = [self.curves[i] for i in draw_order(self.settings, job.workers, job.replication)]
-        plan, scheduler = self._scheduler(job, curves)
-        fleet = self.settings.cluster
-        if fleet is None and self.policy.save_every_us is not None:
-            fleet = as_fleet(self.clusters[job.nodes])  # only there is anything timed
-        neighbours = Neighbours(self.curves, self.space, plan.phase_length)
-        with ExitStack() as files:
-            journal = None
-            if self.journals is not None:
-                self.journals.mkdir(parents=True, exist_ok=True)
-                path = self.journals / f"{job.file_name}.jsonl"
-                file = files.enter_context(path.open("wb"))
-                journal = Journal(file, msgspec.to_builtins(job), plan.maximum)
-            world: SimulatedCluster
-            if fleet is None:
-                cluster = self.clusters[job.nodes]
-                world = SimulatedCluster(
-                    scheduler, curves, neighbours, cluster, plan.maximum, journal, self.policy
-                )
-            else:
-                world = UnreliableCluster(
-                    scheduler, curves, neighbours, fleet, plan.maximum, journal, self.policy,
-                    seed=plan.seed,
-                )  # fmt: skip
-            timeline = world.run()
-        if timeline.end_us >= LONGEST_US:
-            raise SimschedError(
-                f"{job.scheduler} on {job.nodes} nodes would take {timeline.end_us / US_PER_S:g} s;"
-                " check the units of costs, node speeds and the traces' seconds"
-            )
-        result = make_result(
-            job.scheduler, job.replication, plan, world.ledger, timeline, self.sign,
-            [curve.trace for curve in curves], neighbours.summary(), scheduler.notes,
-        )  # fmt: skip
-        if fleet is None or not isinstance(world, UnreliableCluster):
-            return result
-        cost = cost_of(fleet, timeline)
-        return msgspec.structs.replace(result, lost_nodes=world.lost_nodes, cost=cost)
-
-
-def _prepare(
-    setup: tuple[Settings, TraceSet, Path | None, list[SchedulerClass]],
-) -> Callable[[Job], RunResult]:
-    """Be ready for jobs, in a process of its own, which knows only the built-in schedulers."""
-    settings, recorded, journals, schedulers = setup
-    for scheduler in schedulers:
-        register(scheduler)
-    return _Simulator(settings, recorded, journals).run

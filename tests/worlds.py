@@ -3,17 +3,21 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from simsched.cluster import Cluster
-from simsched.replay import Curve, Neighbours
+from simsched.cluster import Cluster, Fleet
+from simsched.coordinator import NO_POLICY
+from simsched.replay import Curve, Neighbours, curve_of
 from simsched.results import RunResult
+from simsched.retries import Policy
 from simsched.run_result import make_result
 from simsched.schedulers import Plan, build
 from simsched.searchers import Given
 from simsched.simulation import SimulatedCluster
 from simsched.space import PUBLISHED_GA3C
 from simsched.traces import Metadata, Trace, TraceSet
+from simsched.unreliable import UnreliableCluster
 
 ALL = (
     "successive-halving", "hyperband", "hypertrick", "pbt",
@@ -93,3 +97,36 @@ def curve(trial: int, us: Sequence[int], scores: Sequence[float], end: Any = "co
     """Make a curve in the unit `reports`: row i is milestone i + 1, at `us[i]`."""
     hparams = PUBLISHED_GA3C.sample(np.random.default_rng(trial))
     return Curve(trial, hparams, end, us, list(range(1, len(us) + 1)), scores)
+
+
+def fleet(nodes: Any = 1, **tables: Any) -> Fleet:
+    """Make a cluster as a file would: a number of nodes or the tables of their kinds."""
+    kinds = [{"count": nodes}] if isinstance(nodes, int) else nodes
+    return msgspec.convert({"nodes": kinds, **tables}, Fleet)
+
+
+def run_on(
+    scheduler: str,
+    curves: list[Curve],
+    phases: int,
+    of: Fleet,
+    seed: int = 0,
+    policy: Policy = NO_POLICY,
+) -> tuple[RunResult, UnreliableCluster]:
+    """Simulate made curves, whose milestones are 1, 2, … `phases`, on a cluster that misbehaves."""
+    plan = Plan(len(curves), phases, 1)
+    searcher = Given([one.hparams for one in curves], PUBLISHED_GA3C, plan.seed)
+    neighbours = Neighbours(curves, PUBLISHED_GA3C, 1)
+    made = build(scheduler, plan, searcher)
+    world = UnreliableCluster(made, curves, neighbours, of, plan.maximum, policy=policy, seed=seed)
+    timeline = world.run()
+    numbers = [one.trace for one in curves]
+    result = make_result(
+        scheduler, 0, plan, world.ledger, timeline, 1.0, numbers, neighbours.summary(), made.notes
+    )
+    return result, world
+
+
+def made_up(count: int, rows: int, seed: int, **options: Any) -> list[Curve]:
+    """Make curves in the unit `reports` of `traces`."""
+    return [curve_of(t, "reports", 1.0) for t in traces(count, rows, seed, **options).traces]

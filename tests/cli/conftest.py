@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_outcome import Outcome
@@ -36,3 +37,31 @@ def simsched(
         return Outcome(exit_.value.code, out, err)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of trial 3: an agent that plays Breakout at random."""
+    from cli_play import random_agent  # needs torch
+
+    path = tmp_path_factory.mktemp("trained") / "c"
+    random_agent(path)
+    return path
+
+
+@pytest.fixture
+def space(here: Path) -> Path:
+    """A search space of one hyperparameter, `lr`."""
+    path = here / "space.toml"
+    path.write_text('[lr]\ntype = "real"\nlow = 1e-3\nhigh = 1.0\nlog = true\n')
+    return path
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Stands in for the searches of `simsched live`: a `Recorder`."""
+    import cli_live  # needs psutil
+
+    made = cli_live.Recorder()
+    monkeypatch.setattr(cli_live.search, "run_search", made)
+    return made

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from simsched.cluster import Cluster
+from simsched.events import Adopt, Event, Reported, Save, Start
 from simsched.journal import Header, Journal, Record, read_journal
 from simsched.live.curves import TrialCurve
 from simsched.live.protocol import Counters
@@ -60,6 +61,27 @@ def made_traces(settings: LiveSettings, diverged: Sequence[int] = ()) -> list[Tr
         episodes = np.arange(1, len(steps) + 1)
         found.append(Trace(trial, hparams, end, seconds, steps, episodes, score))  # type: ignore[arg-type]
     return found
+
+
+class Uneven(SimulatedCluster):
+    """A world where everything takes longer or shorter, as on a real machine."""
+
+    def _outcome(self, node: Any, command: Any) -> Event:
+        event = super()._outcome(node, command)
+        trial = node.cursor.trial
+        if isinstance(command, Save):
+            odd = 1_000 * trial + command.checkpoint.step
+            return msgspec.structs.replace(event, at=event.at + odd)
+        odd = (7_919 * (trial + 1) * command.until) % 500_000
+        start = odd if isinstance(command, Start | Adopt) else 0
+        load = 3 * odd if getattr(command, "source", None) is not None else 0
+        assert isinstance(event, Reported)
+        return msgspec.structs.replace(
+            event,
+            at=event.at + start + load + odd // 10,
+            start_us=event.start_us + start,
+            load_us=event.load_us + load,
+        )
 
 
 def make_run(
@@ -119,6 +141,11 @@ def write_rows(
         rows.reached(step, step, counters, None if score is None else score * sign)
         done = end
     rows.close()
+
+
+def rows(folder: Path, trial: int) -> Path:
+    """The file of what a trial's worker told."""
+    return folder / "trials" / f"{trial:04d}" / "rows.jsonl"
 
 
 def rewrite(folder: Path, change: Callable[[int, Record], Record | None]) -> None:

@@ -1,4 +1,4 @@
-"""Segments, episodes and actions, on a scripted group of environments and on real ones."""
+"""Segments and episodes, on a scripted group of environments and on real ones."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 pytest.importorskip("ale_py")
 
-from simsched.live.ga3c.agents import AgentGroup, Episode, Prediction, Segment, sample_actions
+from environment_rig import Spied, UniformPredictor
+
+from simsched.live.ga3c.agents import AgentGroup, Episode, Prediction, Segment
 from simsched.live.ga3c.batches import Batcher, Sample
 from simsched.live.ga3c.environment import EnvironmentGroup, Step
 from simsched.live.ga3c.knobs import Knobs
@@ -246,31 +248,6 @@ def test_t_max_changes_from_each_agents_next_segment() -> None:
     assert 6 in known_lengths
 
 
-class UniformPredictor:
-    """Every action alike."""
-
-    def __init__(self, actions: int) -> None:
-        self.actions = actions
-
-    def predict(self, observations: NDArray[Any]) -> Prediction:
-        n = len(observations)
-        policy = np.full((n, self.actions), 1 / self.actions, dtype=np.float32)
-        return Prediction(policy, np.zeros(n, dtype=np.float32), 0)
-
-
-class Spied(EnvironmentGroup):
-    """Keeps the seeds and actions that the agents give."""
-
-    def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
-        self.seeds: list[int] = list(seeds)
-        self.taken: list[NDArray[np.int64]] = []
-        return super().reset(seeds)
-
-    def step(self, actions: NDArray[np.int64]) -> Step:
-        self.taken.append(actions.copy())
-        return super().step(actions)
-
-
 def test_cartpole_scores_are_those_of_single_environments() -> None:
     environments = Spied(Settings(game="CartPole-v1"), 3)
     agents, _ = group(environments, 5)
@@ -313,27 +290,3 @@ def test_what_a_segment_holds_is_never_written_over() -> None:
         # One agent's segments follow each other; the two agents' may come in any order.
         remaining = [o.tobytes() for step in copies[:-1] for o in step]
         assert sorted(o.tobytes() for o in held) == sorted(remaining)
-
-
-def test_actions_are_drawn_as_the_policy_says() -> None:
-    policy = np.tile([0.2, 0.0, 0.5, 0.3], (20_000, 1))
-    drawn = sample_actions(policy, np.random.default_rng(0).random(20_000))
-    shares = np.bincount(drawn, minlength=4) / 20_000
-    np.testing.assert_allclose(shares, [0.2, 0.0, 0.5, 0.3], atol=0.01)
-    assert shares[1] == 0
-    edge = sample_actions(np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([0.0, np.nextafter(1, 0)]))
-    assert edge.tolist() == [0, 0]
-
-
-def test_single_precision_policies_never_draw_what_is_not_there() -> None:
-    """Sums of 18 float32 probabilities miss 1 by some 1e-7."""
-    rng = np.random.default_rng(0)
-    logits = rng.normal(0, 3, (5_000, 18)).astype(np.float32)
-    scores = np.exp(logits - logits.max(axis=1, keepdims=True))
-    policy = scores / scores.sum(axis=1, keepdims=True)
-    top = np.full(5_000, np.nextafter(1, 0))
-    assert sample_actions(policy, top).max() <= 17
-    policy[:, -1] = 0
-    assert sample_actions(policy, top).max() <= 16
-    policy[:, 0] = 0
-    assert sample_actions(policy, np.zeros(5_000)).min() >= 1

@@ -2,48 +2,25 @@
 
 import logging
 import unittest
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from forecast_rig import COSTS, HPARAMS, WORKERS, one_trial, predicted, rows_of, settings
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from simsched.cluster import Cluster
-from simsched.live.extended import SoFar, extended_curves
-from simsched.live.forecast import Costs, Forecast, Forecaster
+from simsched.live.extended import SoFar
+from simsched.live.forecast import Costs, Forecaster
 from simsched.live.settings import LiveSettings
 from simsched.own_curves import OwnCurves
 from simsched.replay import Curve
 from simsched.schedulers import REGISTRY, build
 from simsched.searchers import Given
 from simsched.simulation import SimulatedCluster
-from simsched.space import PUBLISHED_GA3C
 from simsched.timeline import Timeline
-
-WORKERS, PHASES, LENGTH = 12, 4, 50
-COSTS = Costs(start_s=3.0, save_s=0.5, load_s=0.25)
-HPARAMS = [PUBLISHED_GA3C.sample(np.random.default_rng(trial)) for trial in range(WORKERS)]
-
-
-def settings(**changes: Any) -> LiveSettings:
-    given: dict[str, Any] = {
-        "version": "1", "code": "", "game": "Pong", "nodes": 3, "workers": WORKERS,
-        "phases": PHASES, "phase_length": LENGTH, "unit": "steps", "scheduler": "random",
-        "space": PUBLISHED_GA3C.to_json(), "checkpoints": "scheduler", **changes,
-    }  # fmt: skip
-    return LiveSettings(**given)
-
-
-def rows_of(trial: int, rows: int = 40, *, pace_s: float | None = None) -> np.ndarray:
-    """Shape (rows, 4): an episode every 5 steps; `pace_s` a step, or one that varies."""
-    rng = np.random.default_rng([7, trial])
-    each_s = rng.uniform(0.5, 2.0, rows) if pace_s is None else np.full(rows, 5 * pace_s)
-    steps = np.arange(1, rows + 1) * 5
-    score = rng.normal(size=rows).cumsum()
-    return np.column_stack([each_s.cumsum(), steps, np.arange(1, rows + 1), score])
 
 
 def truth(plan: LiveSettings, tables: Sequence[np.ndarray], costs: Costs = COSTS) -> Timeline:
@@ -83,21 +60,6 @@ def so_far(timeline: Timeline, tables: Sequence[np.ndarray], at_us: float) -> di
         steps = float(np.interp(us / 1e6, before[:, 0], before[:, 1]))
         trials[trial] = SoFar(rows=rows, counters=(us / 1e6, steps, float(len(rows))))
     return trials
-
-
-def predicted(
-    plan: LiveSettings,
-    trials: Mapping[int, SoFar],
-    elapsed_s: float,
-    costs: Costs = COSTS,
-    nodes: int | None = None,
-) -> Forecast:
-    found = Forecaster(plan, HPARAMS[: plan.workers]).forecast(trials, costs, elapsed_s, nodes)
-    assert found is not None
-    assert found.predicted_wall_time_s == pytest.approx(elapsed_s + found.time_left_s)
-    assert 0 <= found.progress <= 1
-    assert found.time_left_s >= 0
-    return found
 
 
 @pytest.mark.parametrize("scheduler", sorted(REGISTRY))
@@ -144,18 +106,6 @@ def test_time_that_was_lost_does_not_shorten_what_is_left() -> None:
     # All workers may have just started, or be about to: nobody can tell.
     assert late.time_left_s == pytest.approx(usual.time_left_s, abs=COSTS.start_s + 1)
     assert late.predicted_wall_time_s == pytest.approx(half_s + 1000 + late.time_left_s)
-
-
-def extended(plan: LiveSettings, trials: Mapping[int, SoFar]) -> list[Curve]:
-    found = extended_curves(plan, HPARAMS[: plan.workers], trials)
-    assert found is not None
-    return found.curves
-
-
-def one_trial(**changes: Any) -> tuple[LiveSettings, dict[int, SoFar]]:
-    """One trial of 200 steps at 0.2 s a step, a quarter of it done."""
-    table = rows_of(0, pace_s=0.2)[:10]
-    return settings(nodes=1, workers=1, **changes), {0: SoFar(rows=table)}
 
 
 def test_costs_are_what_was_measured() -> None:
@@ -222,75 +172,6 @@ def test_fewer_nodes_take_longer() -> None:
     trials = so_far(timeline, tables, timeline.end_us / 4)
     three, one = (predicted(plan, trials, 50.0, nodes=nodes).time_left_s for nodes in (3, 1))
     assert one > 2.5 * three
-
-
-def test_a_trial_that_is_over_is_not_extended() -> None:
-    plan = settings(workers=4, nodes=4)
-    rows = rows_of(0, pace_s=0.2)
-    trials = {
-        0: SoFar(rows=rows),
-        1: SoFar(rows=rows[:7], counters=(7.5, 37, 7), ended="diverged"),
-        2: SoFar(rows=rows[:9], counters=(9.5, 48, 9), ended="lost"),
-        3: SoFar(rows=rows[:0], ended="diverged"),
-    }
-    curves = extended(plan, trials)
-    assert [curve.end for curve in curves] == ["complete", "diverged", "censored", "diverged"]
-    assert [curve.length for curve in curves] == [200, 37, 48, 0]
-    assert [len(curve.scores) for curve in curves] == [40, 7, 9, 0]
-    assert predicted(plan, trials, 43.0).time_left_s == pytest.approx(0.0, abs=1e-4)
-
-
-def test_rows_that_were_trained_again_count_once() -> None:
-    plan, _ = one_trial()
-    rows = rows_of(0, pace_s=0.2)
-    again = rows[4:10] + np.array([0.0, 0, 0, 1.0])
-    curves = extended(plan, {0: SoFar(rows=[*rows[:8], *again])})
-    assert curves[0].counts[:10] == tuple(rows[:10, 1])
-    assert curves[0].scores[:10] == (*rows[:4, 3], *again[:, 3])
-
-
-@pytest.mark.parametrize("mode", ["max", "min"])
-@pytest.mark.parametrize(
-    ("unit", "length", "counts"),
-    [("steps", 50, 5.0), ("episodes", 10, 1.0), ("seconds", 10, 1.0), ("reports", 10, 1.0)],
-)
-def test_curves_go_on_in_every_unit(
-    unit: str, length: int, counts: float, mode: Literal["max", "min"]
-) -> None:
-    plan = settings(unit=unit, phase_length=length, mode=mode, workers=2)
-    rows = rows_of(0, pace_s=0.2)[:15]  # a row every second
-    own, borrowed = extended(plan, {0: SoFar(rows=rows)})
-    assert own.counts == pytest.approx([counts * row for row in range(1, 41)])
-    assert own.times_us == pytest.approx([1_000_000 * row for row in range(1, 41)])
-    sign = 1 if mode == "max" else -1
-    assert own.scores[:15] == tuple(sign * rows[:, 3])
-    # The second half of what there is, as it is shorter than a phase.
-    assert own.scores[15:] == pytest.approx([sign * rows[7:, 3].mean()] * 25)
-    assert (borrowed.counts, borrowed.times_us) == (own.counts, own.times_us)
-    assert borrowed.hparams == HPARAMS[1]
-    moved = np.subtract(borrowed.scores, own.scores)
-    assert moved == pytest.approx(moved[0])
-    assert moved[0] != 0
-
-
-def test_what_a_trial_borrows_changes_only_when_a_new_curve_outdraws_the_old_one() -> None:
-    plan = settings(workers=WORKERS)
-    lengths = {trial: 20 + trial for trial in range(6)}
-    trials = {t: SoFar(rows=rows_of(t, pace_s=0.1 * (t + 1))[:n]) for t, n in lengths.items()}
-    few = extended(plan, {trial: trials[trial] for trial in range(5)})
-    more = extended(plan, trials)
-    changed = [t for t in range(6, WORKERS) if few[t].times_us != more[t].times_us]
-    assert all(more[t].times_us == more[5].times_us for t in changed)
-    assert len({few[t].times_us for t in range(6, WORKERS)}) > 1
-
-
-def test_very_long_curves_are_averaged_in_neighbours() -> None:
-    plan = settings(workers=1, phase_length=25_000)
-    rows = rows_of(0, 10_000, pace_s=0.2)
-    curves = extended(plan, {0: SoFar(rows=rows)})
-    assert len(curves[0].counts) < 2000
-    assert curves[0].counts[999] == 50_000  # ten rows each
-    assert curves[0].scores[999] == pytest.approx(rows[-10:, 3].mean())
 
 
 def test_nothing_to_go_by_is_no_forecast() -> None:
