@@ -32,7 +32,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).parent.parent
-MODULES = ("coordinator.py", "slots.py", "failures.py", "shelf.py", "retries.py", "schedulers/*.py")
+MODULES = (
+    "coordinator.py", "slots.py", "failures.py", "shelf.py", "retries.py", "waiting.py",
+    "schedulers/*.py",
+)  # fmt: skip
 TESTS = (
     "test_brackets.py", "test_coordinator.py", "test_hypertrick_paper.py", "test_pbt_turns.py",
     "test_failures.py", "test_against_naive.py", "testing/test_contract.py",

@@ -3,9 +3,11 @@
     python benchmarks/simulate.py                   1,000 trials × 27 milestones, 16 and 128 nodes
     python benchmarks/simulate.py --growth          1,000 to 100,000 trials: time, memory, results
     python benchmarks/simulate.py --growth --trials 1000 10000 100000 1000000 --schedulers asha
+    python benchmarks/simulate.py --growth --spot   the same on nodes that are taken away
     python benchmarks/simulate.py --repeats 5 --json speed.json
 
-A report is one milestone of one trial, told to the scheduler and answered. What is timed is
+A report is one milestone of one trial, told to the scheduler and answered; an event is anything
+that the coordinator is told, of nodes that come and go, too. What is timed is
 the simulation alone, from the first event to the closed books: curves are made before.
 Figures are of this machine; compare the ratios.
 """
@@ -25,8 +27,10 @@ from typing import Any
 
 import simpy
 
-from simsched.cluster import Cluster
+from simsched.cluster import Cluster, Costs, Fleet, NodeKind, Spot
+from simsched.control import Control
 from simsched.draws import keyed
+from simsched.events import Command, Event
 from simsched.journal import Journal
 from simsched.replay import Curve, Neighbours, curve_of
 from simsched.results import Comparison, Settings, results_chunks
@@ -36,6 +40,7 @@ from simsched.searchers import Given
 from simsched.simulation import SimulatedCluster
 from simsched.space import PUBLISHED_GA3C
 from simsched.traces import synthesize
+from simsched.unreliable import UnreliableCluster
 
 MILESTONES = 27
 
@@ -103,11 +108,12 @@ def speed(repeats: int) -> list[dict[str, object]]:
     return rows
 
 
-def grown(name: str, trials: int, nodes: int) -> dict[str, object]:
+def grown(name: str, trials: int, nodes: int, *, spot: bool) -> dict[str, object]:
     """Simulate a large search and write its results, in this process, which does nothing else.
 
-    The trials share 1,000 recorded curves. Memory is what is added to the process with its
-    curves: at its highest up to the end of the run, and up to the end of writing.
+    The trials share 1,000 recorded curves; a spot node lasts twice a whole trial in the mean.
+    Memory is what is added to the process with its curves: at its highest up to the end of the
+    run, and up to the end of writing.
     """
     base = curves_of(min(trials, 1000))
     places = keyed(0, "growth", trials).integers(len(base), size=trials).tolist()
@@ -115,10 +121,21 @@ def grown(name: str, trials: int, nodes: int) -> dict[str, object]:
     plan = Plan(trials, MILESTONES, 1, 0)
     searcher = Given([curve.hparams for curve in curves], PUBLISHED_GA3C, 0)
     neighbours = Neighbours(base, PUBLISHED_GA3C, 1)
-    cluster = Cluster(nodes, save_s=1.0, load_s=1.0)
+    lasts = Spot(mean_time_between_s=1000.0, notice_s=0.0, return_s=10.0)
+    fleet = Fleet(nodes=(NodeKind(count=nodes, spot=lasts),), costs=Costs(save_s=1.0, load_s=1.0))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.process_time()
-    world = SimulatedCluster(build(name, plan, searcher), curves, neighbours, cluster, plan.maximum)
+    world: SimulatedCluster
+    if spot:
+        world = UnreliableCluster(
+            build(name, plan, searcher), curves, neighbours, fleet, plan.maximum
+        )
+    else:
+        cluster = Cluster(nodes, save_s=1.0, load_s=1.0)
+        world = SimulatedCluster(
+            build(name, plan, searcher), curves, neighbours, cluster, plan.maximum
+        )
+    events = counted(world.control)
     timeline = world.run()
     simulated = time.process_time()
     at_end = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -132,6 +149,7 @@ def grown(name: str, trials: int, nodes: int) -> dict[str, object]:
         "trials": trials,
         "nodes": nodes,
         "reports": run.milestones,
+        "events": sum(events),
         "intervals": len(timeline.intervals),
         "cpu_s": simulated - start,
         "results_cpu_s": time.process_time() - simulated,
@@ -140,6 +158,18 @@ def grown(name: str, trials: int, nodes: int) -> dict[str, object]:
         "peak_with_results_mb": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e3,
         "bare_timeouts_per_cpu_s": bare_timeouts(),
     }
+
+
+def counted(control: Control) -> list[int]:
+    """Return a list with one number, to which each event adds 1."""
+    feed, events = control.feed, [0]
+
+    def counting(event: Event) -> list[Command]:
+        events[0] += 1
+        return feed(event)
+
+    control.feed = counting  # type: ignore[method-assign]
+    return events
 
 
 def settings_of(name: str, trials: int, nodes: int) -> Settings:
@@ -155,7 +185,7 @@ def settings_of(name: str, trials: int, nodes: int) -> Settings:
 def growth(options: argparse.Namespace) -> list[dict[str, object]]:
     """Measure time and memory at each size, each in a process of its own; print exponents."""
     rows: list[dict[str, object]] = []
-    print(f"{'scheduler':<20}{'trials':>10}{'nodes':>7}{'reports':>12}{'µs/report':>11}"
+    print(f"{'scheduler':<20}{'trials':>10}{'nodes':>7}{'reports':>12}{'µs/report':>11}{'/event':>8}"
           f"{'SimPy':>7}{'MB':>8}{'B/report':>10}{'results s':>11}{'MB':>7}")  # fmt: skip
     for name in options.schedulers:
         found: list[Any] = []
@@ -164,13 +194,15 @@ def growth(options: argparse.Namespace) -> list[dict[str, object]]:
                 print(f"{name:<20}{trials:>10,}  left out: it would take longer than --longest")
                 break
             nodes = options.nodes or max(10, trials // 100)
-            command = [sys.executable, __file__, "--one", name, str(trials), str(nodes)]
+            kind = "spot" if options.spot else "own"
+            command = [sys.executable, __file__, "--one", name, str(trials), str(nodes), kind]
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
             row = json.loads(done.stdout)
             found.append(row)
             us = 1e6 * row["cpu_s"] / row["reports"]
             print(
                 f"{name:<20}{trials:>10,}{nodes:>7,}{row['reports']:>12,}{us:>11.1f}"
+                f"{us * row['reports'] / row['events']:>8.1f}"
                 f"{us * row['bare_timeouts_per_cpu_s'] / 1e6:>7.1f}{row['peak_mb']:>8,.0f}"
                 f"{1e6 * row['peak_mb'] / row['reports']:>10.0f}{row['results_cpu_s']:>11.1f}"
                 f"{row['results_mb']:>7,.0f}",
@@ -196,13 +228,14 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, help="with --growth; by default a hundredth of trials")
     parser.add_argument("--schedulers", nargs="+", default=list(REGISTRY), help="with --growth")
     parser.add_argument("--longest", type=float, default=900.0, help="CPU seconds of a run")
-    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--spot", action="store_true", help="with --growth: spot nodes")
+    parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     parser.add_argument("--repeats", type=int, default=3, help="runs, of which the median counts")
     parser.add_argument("--json", metavar="FILE", help="write the figures as JSON too")
     options = parser.parse_args()
     if options.one:
-        name, trials, nodes = options.one
-        print(json.dumps(grown(name, int(trials), int(nodes))))
+        name, trials, nodes, kind = options.one
+        print(json.dumps(grown(name, int(trials), int(nodes), spot=kind == "spot")))
         return
     rows = growth(options) if options.growth else speed(options.repeats)
     if options.json:

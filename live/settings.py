@@ -21,6 +21,7 @@ _CONTROL_PLANE = (
     "shelf.py",
     "slot.py",
     "slots.py",
+    "waiting.py",
     "space.py",
 )
 

@@ -4,6 +4,7 @@
 (docs/cluster.md); all that it can say is off unless it is said.
 """
 
+import itertools
 import math
 from typing import Literal
 
@@ -246,7 +247,10 @@ class Fleet(Table, frozen=True, kw_only=True):
 
 def as_fleet(cluster: Cluster) -> Fleet:
     """Return a cluster in which nothing goes wrong as a fleet."""
-    speeds = [cluster.speed(node) for node in range(cluster.nodes)]
-    kinds = tuple(NodeKind(name=f"node {n}", speed=speed) for n, speed in enumerate(speeds))
+    runs = itertools.groupby(cluster.speed(node) for node in range(cluster.nodes))
+    kinds = tuple(
+        NodeKind(name=f"kind {k}", count=len(list(alike)), speed=speed)
+        for k, (speed, alike) in enumerate(runs)
+    )
     costs = Costs(start_s=cluster.start_s, save_s=cluster.save_s, load_s=cluster.load_s)
     return Fleet(nodes=kinds, costs=costs)

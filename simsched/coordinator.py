@@ -127,7 +127,7 @@ class Coordinator(Failures):
                 self._snapshot_is_due(event.timer, commands)
             else:
                 trial = int(event.timer.removeprefix("retry-"))
-                if trial in self._down and trial not in self._ready:
+                if trial in self._down:
                     self._ready.append(trial)
         elif isinstance(event, Interrupted):
             self._interrupt(commands)

@@ -3,8 +3,6 @@
 Rules 6 to 8 of `simsched.coordinator`.
 """
 
-import heapq
-
 import msgspec
 
 from simsched.events import (
@@ -78,7 +76,7 @@ class Failures(Slots):
         self._leaving.add(node)
         slot = self.slots.get(node)
         if slot is None:
-            self._take_out(node)
+            self._idle.discard(node)
         elif self._parking or slot.parking or (slot.saving is not None and not slot.again):
             return  # it is being saved anyway
         elif node in self._kept:
@@ -89,11 +87,6 @@ class Failures(Slots):
             slot.parking = True
             commands.append(Park(node, slot.attempt))
 
-    def _take_out(self, node: int) -> None:
-        if node in self._idle:
-            self._idle.remove(node)
-            heapq.heapify(self._idle)
-
     def _node_down(self, event: NodeDown, commands: list[Command]) -> None:
         """A node is gone. Its trial goes on elsewhere, from its newest durable checkpoint."""
         node = event.node
@@ -102,7 +95,7 @@ class Failures(Slots):
         if slot is not None:
             slot.member.high = max(slot.member.high, event.reached)
             self._move_on(node, slot, commands, end=False)
-        self._take_out(node)
+        self._idle.discard(node)
         self._leaving.discard(node)
         self._nodes.discard(node)
         self._health.forget(node)
@@ -170,14 +163,14 @@ class Failures(Slots):
         if trial in self._down:
             self._never_saved(self._down.pop(trial), commands)
             if trial in self._ready:
-                self._ready.remove(trial)
+                self._ready.discard(trial)
             else:
                 commands.append(CancelTimer(f"retry-{trial}"))
         node = self._node_of.get(trial)
         if node is not None:
             slot = self.slots[node]
             if slot.again or slot.empty or node in self._kept:
-                self._kept.pop(node, None)
+                self._kept.discard(node)
                 self._free(node, slot, commands)
                 self._never_saved(slot, commands)
             else:

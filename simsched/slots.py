@@ -3,8 +3,7 @@
 The rules are those of `simsched.coordinator`; this part keeps the first four of them.
 """
 
-import heapq
-from collections import defaultdict, deque
+from collections import defaultdict
 
 from simsched.events import Adopt, Command, End, Hold, Keep, Save, SetTimer, Start, Train
 from simsched.messages import Checkpoint, Decision, Exploit, Run, TrialId
@@ -12,6 +11,7 @@ from simsched.retries import Health, Member, Policy
 from simsched.schedulers import Scheduler
 from simsched.shelf import Shelf
 from simsched.slot import NO_POLICY, ProtocolError, Slot, as_run, source_of
+from simsched.waiting import IdleNodes, Line
 
 
 class Slots:
@@ -29,7 +29,7 @@ class Slots:
         self.members: dict[TrialId, Member] = {}
         """Trials that have started and are not over."""
         self.failures = 0
-        self._idle: list[int] = []
+        self._idle = IdleNodes()
         self._attempts = 0
         self._saves_each_milestone = "milestone" in (scheduler.checkpoints, policy.save_at)
         self._saves_last = policy.save_at == "milestone"
@@ -39,13 +39,13 @@ class Slots:
         self._leaving: set[int] = set()
         """Those of them that will be gone soon."""
         self._health = Health(policy.node_failures)
-        self._kept: dict[int, None] = {}
+        self._kept = Line[int]()
         """Nodes whose trials are held there, the longest held first."""
         self._clearing: set[int] = set()
         """Nodes whose held trials are being saved, so that others can begin there."""
         self._down: dict[TrialId, Slot] = {}
         """Trials that wait for their restart."""
-        self._ready: deque[TrialId] = deque()
+        self._ready = Line[TrialId]()
         """Those of them whose back-off is over."""
         self._parking = self._cut_off = self._timed = False
         self._held = getattr(scheduler, "held", None)
@@ -56,7 +56,7 @@ class Slots:
     def _add_node(self, node: int) -> None:
         self._nodes.add(node)
         self._health.forget(node)
-        heapq.heappush(self._idle, node)
+        self._idle.push(node)
 
     def _free(self, node: int, slot: Slot, commands: list[Command]) -> None:
         commands.append(End(node, slot.attempt))
@@ -67,19 +67,19 @@ class Slots:
         """A node has nothing to do; it gets no more work if it is leaving."""
         self._clearing.discard(node)
         if node not in self._leaving:
-            heapq.heappush(self._idle, node)
+            self._idle.push(node)
 
     def _fill(self, commands: list[Command]) -> None:
         while True:
-            if self._ready and self._is_blocked(self._down[self._ready[0]]):
+            if self._ready and self._is_blocked(self._down[self._ready.first]):
                 self._ready.popleft()  # it is woken when its source is durable
                 continue
             if self._ready and (self._idle or self._evict(commands)):
                 slot = self._down.pop(self._ready.popleft())
-                self._relaunch(heapq.heappop(self._idle), slot, commands)
+                self._relaunch(self._idle.pop(), slot, commands)
                 continue
             if self._kept and not self._idle and len(self._ready) > len(self._clearing):
-                node = next(iter(self._kept))
+                node = self._kept.first
                 self._let_go(node, self.slots[node], commands)
                 continue
             if not (self._idle or self._kept):
@@ -92,7 +92,7 @@ class Slots:
             if saved is None and not self._idle:
                 self._take_over(run)
             elif saved is None:
-                self._assign(heapq.heappop(self._idle), run, commands)
+                self._assign(self._idle.pop(), run, commands)
             elif saved.held and on is not None:
                 self._resume_in_place(on, saved, run, commands)
             elif saved.release and saved.bound is None:
@@ -102,7 +102,7 @@ class Slots:
 
     def _resume_in_place(self, node: int, slot: Slot, run: Run, commands: list[Command]) -> None:
         slot.held, slot.until = False, run.until
-        self._kept.pop(node, None)
+        self._kept.discard(node)
         if slot.saving is None:
             commands.append(Train(node, slot.attempt, slot.until))
         # else it is being saved, as at every milestone, and goes on after that
@@ -110,7 +110,7 @@ class Slots:
     def _hold(self, node: int, slot: Slot, commands: list[Command]) -> None:
         """A paused trial keeps its node."""
         slot.held = True
-        self._kept[node] = None
+        self._kept.append(node)
         commands.append(Keep(node, slot.attempt))
 
     def _take_over(self, run: Run) -> None:
@@ -122,7 +122,7 @@ class Slots:
 
     def _let_go(self, node: int, slot: Slot, commands: list[Command]) -> None:
         """Save a held trial, unless that is done, and free its node."""
-        self._kept.pop(node, None)
+        self._kept.discard(node)
         slot.held = False
         checkpoint = Checkpoint(slot.trial, slot.until)
         if checkpoint in self.shelf:
@@ -141,7 +141,7 @@ class Slots:
             if slot.held:  # it was still being saved
                 slot.held, slot.release = False, True
             return False
-        del self._kept[node]
+        self._kept.discard(node)
         slot.held = False
         checkpoint = Checkpoint(slot.trial, slot.until)
         if checkpoint in self.shelf:
@@ -286,7 +286,7 @@ class Slots:
         """What the trial waits for is durable, or never will be."""
         node = self._node_of.get(trial)
         if node is None:
-            if trial in self._down and trial not in self._ready:
+            if trial in self._down:
                 self._ready.append(trial)
             return
         slot = self.slots[node]

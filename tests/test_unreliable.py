@@ -7,7 +7,7 @@ import pytest
 from test_accounting import check
 from worlds import ALL, curve, fleet, made_up, run_curves, run_on
 
-from simsched.cluster import Cluster
+from simsched.cluster import Cluster, as_fleet
 from simsched.errors import SimschedError
 from simsched.retries import Policy
 
@@ -169,3 +169,12 @@ def test_what_cannot_end_is_said() -> None:
     hopeless = fleet([{"failures": {"mean_time_between_s": 0.02}}])
     with pytest.raises(SimschedError, match="trial 0 has lost its node 10,000 times"):
         run_on("random", one, 1, hopeless)
+
+
+@pytest.mark.parametrize("speeds", [(1.0,), (1.0, 2.0), (2.0, 2.0, 0.5)])
+def test_a_plain_cluster_as_a_fleet_has_the_same_speeds(speeds: tuple[float, ...]) -> None:
+    cluster = Cluster(7, speeds)
+    fleet = as_fleet(cluster)
+    assert fleet.size == 7
+    assert [fleet.kind_of(n)[0].speed for n in range(7)] == [cluster.speed(n) for n in range(7)]
+    assert len(as_fleet(Cluster(10_000)).nodes) == 1  # each kind is looked through for a node

@@ -36,10 +36,8 @@ def check_trials(coordinator: Coordinator, books: Books) -> None:
         raise Violation(f"trials are on nodes {on}, but are sought on {coordinator._node_of}")
     if not down.keys().isdisjoint(on):
         raise Violation(f"trials {down.keys() & on.keys()} are on a node and wait for one")
-    if len(set(coordinator._ready)) != len(coordinator._ready) or set(coordinator._ready) - set(
-        down
-    ):
-        raise Violation(f"ready {coordinator._ready}, but down are {sorted(down)}")
+    if ready := set(coordinator._ready) - set(down):
+        raise Violation(f"ready {ready}, but down are {sorted(down)}")
     for trial, life in books.lives.items():
         if (life.phase == "over") == (trial in coordinator.members):
             raise Violation(f"trial {trial} is {life.phase}, but is not for the coordinator")
@@ -62,8 +60,8 @@ def check_nodes(coordinator: Coordinator, books: Books) -> None:
     idle, busy, nodes = set(coordinator._idle), set(coordinator.slots), coordinator.nodes
     if nodes != books.serving:
         raise Violation(f"in service are {nodes}, not {books.serving}")
-    if len(idle) != len(coordinator._idle) or idle & busy:
-        raise Violation(f"idle {coordinator._idle}, busy {busy}")
+    if idle & busy:
+        raise Violation(f"idle {idle}, busy {busy}")
     if not idle <= nodes or not busy <= nodes:
         raise Violation(f"idle {idle}, busy {busy}, but in service {nodes}")
     if coordinator._leaving != books.leaving:
@@ -104,7 +102,7 @@ def fingerprint(control: Control) -> State:
     coordinator, ledger = control.coordinator, control.ledger
     return (
         repr(coordinator.slots), repr(coordinator._down), list(coordinator._ready),
-        sorted(coordinator._idle), repr(coordinator.members), coordinator.shelf.durable,
+        list(coordinator._idle), repr(coordinator.members), coordinator.shelf.durable,
         coordinator.failures, repr(coordinator.scheduler.snapshot()),
         ledger.milestones, ledger.failures, len(ledger.intervals), repr(ledger._open),
     )  # fmt: skip

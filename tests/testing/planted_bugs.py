@@ -24,6 +24,7 @@ from simsched.schedulers.asha_stop import AshaStop
 from simsched.schedulers.hypertrick import HyperTrick
 from simsched.schedulers.median_stopping import MedianStopping
 from simsched.slots import Slots
+from simsched.waiting import IdleNodes
 
 
 @dataclass(frozen=True)
@@ -169,9 +170,8 @@ CONTROL_PLANE = [
     Bug("stale report accepted", Coordinator, "handle",
         "slot.attempt != event.attempt or ", "",
         world("asha", "stale"), "is stale|reports"),
-    Bug("double release of a node", Slots, "_offer",
-        "heapq.heappush(self._idle, node)",
-        "heapq.heappush(self._idle, node); heapq.heappush(self._idle, node)",
+    Bug("a node is given away twice", IdleNodes, "pop",
+        "self._nodes.remove(node)", "heapq.heappush(self._heap, node)",
         world("random", "calm"), "the node is not free"),
     Bug("a pause does not save", Coordinator, "_obey",
         "elif isinstance(verdict, Pause) and not verdict.save:", "elif isinstance(verdict, Pause):",

@@ -16,10 +16,10 @@ from simsched.failures import Failures
 from simsched.ledger import Ledger
 from simsched.schedulers import REGISTRY, registered
 from simsched.shelf import Shelf
-from simsched.slots import Slots
 from simsched.testing.swarm import Summary, line_of, outcomes
 from simsched.testing.swarm_draw import Rates, draw
 from simsched.testing.swarm_run import Outcome, run_seed
+from simsched.waiting import IdleNodes
 
 SEEDS, BLOCK = 300, 50
 BLOCKS = range(0, SEEDS, BLOCK)
@@ -107,13 +107,14 @@ def stale_is_taken(original: Any) -> Any:
     return handle
 
 
-def offered_twice(original: Any) -> Any:
-    def offer(self: Slots, node: int) -> None:
-        original(self, node)
-        if len(self.slots) == 2:
-            original(self, node)
+def given_away_twice(original: Any) -> Any:
+    def pop(self: IdleNodes) -> int:
+        node: int = original(self)
+        if len(self) == 2:
+            self.push(node)
+        return node
 
-    return offer
+    return pop
 
 
 def keeps_the_damaged(original: Any) -> Any:
@@ -134,7 +135,7 @@ def forgets_the_trial(original: Any) -> Any:
     def down(self: Failures, event: NodeDown, commands: Any) -> None:
         original(self, event, commands)
         while len(self._ready) > 1:
-            self._ready.pop()
+            self._ready.discard(list(self._ready)[-1])
 
     return down
 
@@ -153,7 +154,7 @@ def books_a_leg_twice(original: Any) -> Any:
     ("owner", "name", "bug", "words"),
     [
         (Coordinator, "handle", stale_is_taken, "older attempt|reports"),
-        (Slots, "_offer", offered_twice, "idle"),
+        (IdleNodes, "pop", given_away_twice, "idle|busy"),
         (Shelf, "spoilt", keeps_the_damaged, "durable"),
         (Failures, "_lose", forgets_failures, "no retries left"),
         (Failures, "_node_down", forgets_the_trial, "stall|nobody works|does not end"),
