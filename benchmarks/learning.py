@@ -65,6 +65,7 @@ DRAWN = (
     SB3,
 )
 """Whose curves the figure of the small games shows; the table has all."""
+DRAWN_ON_ATARI = (FAST, "GA3C, SB3's scale and draw", SB3)
 RANDOM_STEPS = 50_000
 
 
@@ -193,13 +194,11 @@ def plot(games: list[str], seeds: int) -> None:
     counts: list[int] = []
     for column, game in enumerate(games, start=1):
         groups = grouped(game, seeds)
-        names = DRAWN if small else (FAST, SB3)
+        names = DRAWN if small else DRAWN_ON_ATARI
         curves = [Curve(index, groups[name]) for index, name in enumerate(names) if name in groups]
         counts += [curve.seeds for curve in curves]
         for curve in curves:
             curve.draw_interval(figure, column)
-            if not small:
-                curve.draw_seeds(figure, column)
         for curve in curves:  # no line behind another's interval
             curve.draw_mean(figure, column)
         figure.update_yaxes(range=[0, 1.2 * max(max(c.mean) for c in curves)], row=1, col=column)
@@ -217,11 +216,7 @@ def plot(games: list[str], seeds: int) -> None:
         figure,
         f"Learning at equal steps: {seeds_of(counts)}, mean and 95 % t interval",
         f"Mean score of the episodes that ended in each {100 // WINDOWS} % of the steps."
-        + (
-            " Same layers, learning rate, discount, entropy weight and batch."
-            if small
-            else " Thin lines: seeds."
-        ),
+        + (" Same layers, learning rate, discount, entropy weight and batch." if small else ""),
     )
     name = "learning.png" if small else "ga3c-atari.png"
     render(figure, IMAGES / name, max(640, 560 * len(games) - 40), 560)
@@ -254,15 +249,6 @@ class Curve:
             fillcolor=self._style.faint, opacity=0.3, line={"width": 0}, hoverinfo="skip",
             showlegend=False, legendgroup=str(self._index), row=1, col=column,
         )  # fmt: skip
-
-    def draw_seeds(self, figure: go.Figure, column: int) -> None:
-        """Draw a thin line for each seed."""
-        for result in self._results:
-            x = [(window + 0.5) * result.case.steps / WINDOWS for window in range(WINDOWS)]
-            figure.add_scatter(
-                x=x, y=result.scores, mode="lines", hoverinfo="skip", showlegend=False,
-                line={"color": self._style.color, "width": 0.7}, row=1, col=column,
-            )  # fmt: skip
 
     def draw_mean(self, figure: go.Figure, column: int) -> None:
         """Draw the line."""
