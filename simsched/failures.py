@@ -76,7 +76,7 @@ class Failures(Slots):
         self._leaving.add(node)
         slot = self.slots.get(node)
         if slot is None:
-            self._idle.discard(node)
+            self._idle.take_out(node)
         elif self._parking or slot.parking or (slot.saving is not None and not slot.again):
             return  # it is being saved anyway
         elif node in self._kept:
@@ -95,7 +95,7 @@ class Failures(Slots):
         if slot is not None:
             slot.member.high = max(slot.member.high, event.reached)
             self._move_on(node, slot, commands, end=False)
-        self._idle.discard(node)
+        self._idle.take_out(node)
         self._leaving.discard(node)
         self._nodes.discard(node)
         self._health.forget(node)

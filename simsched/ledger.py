@@ -36,8 +36,7 @@ from simsched.messages import Decision, Hparams, Pause, Stop, TrialId
 from simsched.results import Fate, Milestone
 from simsched.timeline import KINDS, US_PER_S, Intervals, Kind, Timeline
 
-_OF_AN_ATTEMPT = (Reported, Saved, Failed, Parked, Ended, Snapped)
-"""A tuple: `A | B` would be made anew for every event."""
+_OF_AN_ATTEMPT = frozenset((Reported, Saved, Failed, Parked, Ended, Snapped))
 _Open: TypeAlias = tuple[Kind, int, TrialId, int, int]
 """What a node is doing: kind, since, trial, attempt, step."""
 
@@ -78,6 +77,12 @@ class Ledger:
         self._paused: set[TrialId] = set()
         """Trials that were told to pause, and whose node nobody has taken yet."""
         self._open: dict[int, _Open] = {}
+        self._take: dict[type, Callable[[Any], object]] = {
+            Reported: self._close_leg, Saved: self._saved, Ended: self._ended, NodeUp: self._up,
+            NodeLeaving: self._leaves, NodeDown: self._down, Failed: self._failed,
+            Parked: self._parked, Snapped: self._snapped,
+        }  # fmt: skip
+        """What each event ends."""
         self._begin: dict[type, Callable[[Any, int, TrialId], _Open]] = {
             Start: self._start, Save: self._save, Adopt: self._adopt,
             Train: self._train, Hold: self._hold, End: self._end,
@@ -97,41 +102,37 @@ class Ledger:
     ) -> None:
         """Take in one event with its answers."""
         self.last_us = at = event.at
-        if isinstance(event, _OF_AN_ATTEMPT) and event.attempt != self._open[event.node][3]:
+        what = type(event)
+        if what in _OF_AN_ATTEMPT and event.attempt != self._open[event.node][3]:  # type: ignore[union-attr]
             return  # from an older attempt: the coordinator has dropped it too
-        if isinstance(event, Reported):
-            trial = self._close_leg(event)
-            if decision is not None:
-                self._report(event, trial, decision)
-        elif isinstance(event, Saved):
-            self._saved(event)
-        elif isinstance(event, Ended):
-            self.trials[self._close_leg(event)].fate = "censored"
-        elif isinstance(event, NodeUp):
-            if event.node in self._open:
-                self._stop_doing(event.node, at)
-            self._leaving.discard(event.node)
-            self._open[event.node] = ("idle", at, -1, -1, -1)
-        elif isinstance(event, NodeLeaving):
-            self._leaving.add(event.node)
-            if self._open[event.node][0] == "idle":
-                self._stop_doing(event.node, at)
-                self._open[event.node] = ("grace", at, -1, -1, -1)
-        elif isinstance(event, NodeDown):
-            self._down(event)
-        elif isinstance(event, Failed):
-            self.failures += 1
-            self._failed(event)
-        elif isinstance(event, Parked):
-            self._parked(event)
-        elif isinstance(event, Snapped) and event.step >= 0:
-            self._snapped(event)
-        self._retire(abandoned)
+        take = self._take.get(what)
+        if take is not None:
+            take(event)
+        if what is Reported and decision is not None:
+            self._report(event, decision)  # type: ignore[arg-type]
+        if abandoned:
+            self._retire(abandoned)
         for command in commands:
-            if type(command) in self._begin:
-                self._command(command, at)  # type: ignore[arg-type]
-            elif isinstance(command, Over):
+            begin = self._begin.get(type(command))
+            if begin is not None:
+                self._command(command, at, begin)  # type: ignore[arg-type]
+            elif type(command) is Over:
                 self.trials[command.trial].fate = command.fate
+
+    def _up(self, event: NodeUp) -> None:
+        if event.node in self._open:
+            self._stop_doing(event.node, event.at)
+        self._leaving.discard(event.node)
+        self._open[event.node] = ("idle", event.at, -1, -1, -1)
+
+    def _leaves(self, event: NodeLeaving) -> None:
+        self._leaving.add(event.node)
+        if self._open[event.node][0] == "idle":
+            self._stop_doing(event.node, event.at)
+            self._open[event.node] = ("grace", event.at, -1, -1, -1)
+
+    def _ended(self, event: Ended) -> None:
+        self.trials[self._close_leg(event)].fate = "censored"
 
     def _saved(self, event: Saved) -> None:
         kind, since, trial, attempt, step = self._open[event.node]
@@ -158,6 +159,7 @@ class Ledger:
         self._open[event.node] = ("down", event.at, -1, -1, -1)
 
     def _failed(self, event: Failed) -> None:
+        self.failures += 1
         if self._open[event.node][0] == "train":
             self._close_leg(event)
         else:
@@ -177,7 +179,7 @@ class Ledger:
 
     def _snapped(self, event: Snapped) -> None:
         kind, since, trial, attempt, step = self._open[event.node]
-        if kind != "train":
+        if event.step < 0 or kind != "train":
             return
         began = max(since, event.at - event.save_us)
         self._close_leg(event, began)
@@ -222,7 +224,8 @@ class Ledger:
             self.intervals.add(node, trial, attempt, kind, start, end, step)
             self.node_us[kind] += end - start
 
-    def _report(self, event: Reported, trial: TrialId, decision: Decision) -> None:
+    def _report(self, event: Reported, decision: Decision) -> None:
+        trial = self._open[event.node][2]
         record = self.trials[trial]
         self.newest_trial = trial
         self.milestones += 1
@@ -244,20 +247,23 @@ class Ledger:
         elif isinstance(verdict, Pause):
             self.preemptions += 1
             self._paused.add(trial)
-        self._retire(decision.retired)
+        if decision.retired:
+            self._retire(decision.retired)
 
     def _retire(self, trials: tuple[TrialId, ...]) -> None:
         for trial in trials:
             self.trials[trial].fate = "stopped"
 
-    def _command(self, command: NodeCommand, at: int) -> None:
+    def _command(
+        self, command: NodeCommand, at: int, begin: Callable[[Any, int, TrialId], _Open]
+    ) -> None:
         node = command.node
         kind, since, trial, attempt, step = self._open[node]
         if at > since:
             if kind == "train" and step <= self.trials[trial].reported:
                 kind = "redo"  # its worker was ended on its second way to a milestone it had told
             self._add(node, trial, attempt, kind, since, at, step)
-        self._open[node] = self._begin[type(command)](command, at, trial)
+        self._open[node] = begin(command, at, trial)
 
     def _start(self, command: Start, at: int, _: TrialId) -> _Open:
         trial = command.trial

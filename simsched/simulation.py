@@ -47,11 +47,11 @@ from simsched.retries import Policy
 from simsched.schedulers import Scheduler
 from simsched.timeline import Timeline
 
-_OF_NO_NODE = (Over, Delete, SetTimer, CancelTimer)
+_OF_NO_NODE = frozenset((Over, Delete, SetTimer, CancelTimer))
 """Nothing fails here yet, so there is nothing to time or to abandon; checkpoints cost no disk."""
 _NEVER = 2**30
 """Collections of middle-aged garbage before one of everything."""
-_NOTHING_TO_DO = (Hold, End, Park, Keep, Snapshot, Withdraw)
+_NOTHING_TO_DO = frozenset((Hold, End, Park, Keep, Snapshot, Withdraw))
 _BY_NODE = 2
 """SimPy's own priorities are 0 and 1; nodes come after, in their order."""
 
@@ -151,11 +151,11 @@ class SimulatedCluster:
     def _feed(self, event: Event) -> None:
         """Let the control plane decide, and hand out its commands."""
         for command in self.control.feed(event):
-            if isinstance(command, _OF_NO_NODE):
+            if type(command) in _OF_NO_NODE:
                 continue
-            node = self.nodes[command.node]
-            node.commands.append(command)
-            if node.wake is not None and not isinstance(command, Hold):
+            node = self.nodes[command.node]  # type: ignore[union-attr]
+            node.commands.append(command)  # type: ignore[arg-type]
+            if node.wake is not None and type(command) is not Hold:
                 node.wake.succeed()
                 node.wake = None
 
@@ -169,9 +169,9 @@ class SimulatedCluster:
                 node.wake = env.event()
                 yield node.wake
             command = node.commands.pop(0)
-            if isinstance(command, _NOTHING_TO_DO):
+            if type(command) in _NOTHING_TO_DO:
                 continue
-            event = self._outcome(node, command)
+            event = self._outcome(node, command)  # type: ignore[arg-type]
             yield Tick(env, event.at - env.now, number)
             self._feed(event)
 

@@ -2,48 +2,40 @@
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
-class IdleNodes:
-    """Idle nodes, the one with the lowest number first.
+class IdleNodes(set[int]):
+    """Idle nodes, of which the one with the lowest number is given away first.
 
-    A heap in which those that were taken out stay until they come to the top, or are half of it.
+    Beside the set there is a heap; those that were taken out stay in it until they come to the
+    top, or are half of it.
     """
 
-    __slots__ = ("_heap", "_nodes")
-
     def __init__(self) -> None:
+        super().__init__()
         self._heap: list[int] = []
-        self._nodes: set[int] = set()
 
     def push(self, node: int) -> None:
         """A node has nothing to do."""
-        self._nodes.add(node)
+        self.add(node)
         heapq.heappush(self._heap, node)
 
     def pop(self) -> int:
         """Take the node with the lowest number; IndexError if there is none."""
         while True:
             node = heapq.heappop(self._heap)
-            if node in self._nodes:
-                self._nodes.remove(node)
+            if node in self:
+                self.remove(node)
                 return node
 
-    def discard(self, node: int) -> None:
-        """Take a node out, if it is there."""
-        self._nodes.discard(node)
-        if len(self._heap) > 2 * len(self._nodes) + 16:
-            self._heap = sorted(self._nodes)
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(sorted(self._nodes))
+    def take_out(self, node: int) -> None:
+        """Take a certain node, if it is there."""
+        self.discard(node)
+        if len(self._heap) > 2 * len(self) + 16:
+            self._heap = sorted(self)
 
 
 class Line(OrderedDict[T, None]):

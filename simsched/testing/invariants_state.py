@@ -102,7 +102,7 @@ def fingerprint(control: Control) -> State:
     coordinator, ledger = control.coordinator, control.ledger
     return (
         repr(coordinator.slots), repr(coordinator._down), list(coordinator._ready),
-        list(coordinator._idle), repr(coordinator.members), coordinator.shelf.durable,
+        sorted(coordinator._idle), repr(coordinator.members), coordinator.shelf.durable,
         coordinator.failures, repr(coordinator.scheduler.snapshot()),
         ledger.milestones, ledger.failures, len(ledger.intervals), repr(ledger._open),
     )  # fmt: skip

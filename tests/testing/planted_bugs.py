@@ -171,7 +171,7 @@ CONTROL_PLANE = [
         "slot.attempt != event.attempt or ", "",
         world("asha", "stale"), "is stale|reports"),
     Bug("a node is given away twice", IdleNodes, "pop",
-        "self._nodes.remove(node)", "heapq.heappush(self._heap, node)",
+        "self.remove(node)", "heapq.heappush(self._heap, node)",
         world("random", "calm"), "the node is not free"),
     Bug("a pause does not save", Coordinator, "_obey",
         "elif isinstance(verdict, Pause) and not verdict.save:", "elif isinstance(verdict, Pause):",
