@@ -128,6 +128,14 @@ class Attempt:
             redo_us = max(0, min(end, now_us) - began)
         return before - load_us, load_us, redo_us
 
+    def saving_us(self, now_us: int) -> int:
+        """Return the µs since the last command that went into parking, or a mid-phase save."""
+        if not self.snapping and self.state != "parking":
+            return 0
+        start_us, load_us, _ = self.spent(now_us)
+        trained_from = self.told_us + start_us + load_us
+        return min(now_us - self.save_began_us, max(0, now_us - trained_from))
+
     def send(self, message: ToWorker) -> None:
         """Tell the worker something; if it is gone, its process says so."""
         if self.channel is not None and not self.channel.is_closing():

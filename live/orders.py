@@ -222,11 +222,9 @@ class Orders:
 
     def _not_parked(self, attempt: Attempt) -> None:
         now = self.feed.now_us()
-        start_us, load_us, redo_us = attempt.spent(now)
         count = attempt.count(self.settings.unit)
-        self.feed.offer(
-            Parked(now, attempt.node, attempt.number, -1, count, start_us, load_us, redo_us)
-        )
+        spent = (*attempt.spent(now), attempt.saving_us(now))
+        self.feed.offer(Parked(now, attempt.node, attempt.number, -1, count, *spent))
         attempt.state = "leaving"
 
     def _leave(self, attempt: Attempt) -> None:

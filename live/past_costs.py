@@ -203,7 +203,7 @@ class _Books:
             self._lost_us += event.save_us
         else:
             self._failures += 1
-            self._lost_us += event.at - since if isinstance(command, Save) else 0
+            self._lost_us += event.at - since if isinstance(command, Save) else event.save_us
         self._broken.add(trial)
 
     def _reported(

@@ -121,8 +121,7 @@ class Reports:
             else:
                 self.feed.do(self._keep_snapshot(attempt, message.state, now))
         elif isinstance(message, protocol.Saved):
-            began_us = attempt.told_us if attempt.state == "saving" else attempt.save_began_us
-            self.feed.do(self._keep(attempt, message.state, began_us))
+            self.feed.do(self._keep(attempt, message.state))
         elif isinstance(message, protocol.Failed):
             self.failed(attempt, reason_of(message))
 
@@ -147,7 +146,7 @@ class Reports:
             )
         )  # fmt: skip
 
-    async def _keep(self, attempt: Attempt, state: dict[str, Any], began_us: int) -> None:
+    async def _keep(self, attempt: Attempt, state: dict[str, Any]) -> None:
         """Make a checkpoint durable, then tell the coordinator."""
         self._progressed_to(attempt, state)
         count = attempt.count(self.settings.unit)
@@ -159,18 +158,13 @@ class Reports:
             return
         now = self.feed.now_us()
         if parking:
-            start_us, load_us, redo_us = attempt.spent(now)
-            save_us = min(now - began_us, max(0, now - attempt.told_us - start_us - load_us))
+            spent = (*attempt.spent(now), attempt.saving_us(now))
             attempt.state = "leaving"
-            self.feed.offer(
-                Parked(
-                    now, attempt.node, attempt.number, checkpoint.step, count,
-                    start_us, load_us, redo_us, save_us,
-                )
-            )  # fmt: skip
+            step = checkpoint.step
+            self.feed.offer(Parked(now, attempt.node, attempt.number, step, count, *spent))
         else:
             attempt.state = "reported"
-            self.workshop.costs.saved((now - began_us) / 1e6)
+            self.workshop.costs.saved((now - attempt.told_us) / 1e6)
             self.feed.offer(Saved(now, attempt.node, attempt.number))
 
     def _progressed_to(self, attempt: Attempt, state: dict[str, Any]) -> None:
@@ -253,7 +247,7 @@ class Reports:
             self.feed.fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
             return
         now = self.feed.now_us()
-        start_us, load_us, redo_us = attempt.spent(now)
+        spent, save_us = attempt.spent(now), attempt.saving_us(now)
         attempt.failed = True
         self.feed.last_failure = f"trial {attempt.trial}: {reason}"
         logger.warning("failed: %s", reason, extra=self.workshop.extra(attempt))  # noqa: S610
@@ -261,7 +255,7 @@ class Reports:
         count = attempt.count(self.settings.unit)
         self.feed.offer(
             Failed(
-                now, attempt.node, attempt.number, reason, count, start_us, load_us, redo_us, spoilt
+                now, attempt.node, attempt.number, reason, count, *spent, spoilt, save_us=save_us
             )
         )
 

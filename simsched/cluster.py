@@ -6,7 +6,7 @@
 
 import itertools
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -48,21 +48,36 @@ def microseconds(seconds: float) -> int:
     return round(seconds * US_PER_S)
 
 
+MOST_NODES = 100_000
+LONGEST_NAME = 40
+LARGEST = 1e15
+"""Larger numbers of a cluster file are slips; so many seconds are 30 million years."""
+
+
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of a cluster file. Its numbers are finite and not negative."""
+
+    _above_0: ClassVar[tuple[str, ...]] = ()
+    """Fields that must not be 0 either."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot be. Raises SimschedError: key, value, what would be right."""
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if isinstance(value, float) and not (math.isfinite(value) and value >= 0):
-                raise SimschedError(f"{name}: {value:g} must be a number, at least 0")
-
-    def _above_0(self, *names: str) -> None:
-        for name in names:
-            value = getattr(self, name)
-            if value is not None and not value > 0:
+            if not isinstance(value, float):
+                continue
+            if name in self._above_0 and not value > 0:
                 raise SimschedError(f"{name}: {value:g} must be above 0")
+            if not value >= 0:
+                raise SimschedError(f"{name}: {value:g} must be a number, at least 0")
+            if value > LARGEST:
+                raise SimschedError(f"{name}: {value:g} must be at most {LARGEST:g}")
+
+    def _within(self, name: str, low: float, high: float) -> None:
+        value = getattr(self, name)
+        if not low <= value <= high:
+            shown = [f"{n:,}" if isinstance(n, int) else f"{n:g}" for n in (value, low, high)]
+            raise SimschedError("{}: {} must be from {} to {}".format(name, *shown))
 
 
 class NodeOutage(Table, frozen=True, kw_only=True):
@@ -93,10 +108,27 @@ class NodeFailures(Table, frozen=True, kw_only=True):
     repair: Literal["fixed", "exponential"] = "fixed"
     outages: tuple[NodeOutage, ...] = ()
     """Recorded ones; they come in addition."""
+    _above_0 = ("mean_time_between_s", "shape")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._above_0("mean_time_between_s", "shape")
+        if self.distribution == "weibull":
+            self._within("shape", 0.1, 100)
+        elif self.shape != 1:
+            raise SimschedError(
+                f'shape: {self.shape:g} is of weibull only; add distribution = "weibull"'
+            )
+        if self.mean_time_between_s is not None:
+            return
+        if self.repair_s:
+            raise SimschedError(
+                f"repair_s: {self.repair_s:g} needs mean_time_between_s; recorded outages say "
+                "themselves how long they are"
+            )
+        if not self.outages:
+            raise SimschedError(
+                "[nodes.failures] says nothing: give mean_time_between_s or recorded outages"
+            )
 
 
 class Spot(Table, frozen=True, kw_only=True):
@@ -107,10 +139,7 @@ class Spot(Table, frozen=True, kw_only=True):
     notice_s: float = 120.0
     return_s: float = 0.0
     """From the loss until there is another one; `boot_s` comes on top."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._above_0("mean_time_between_s")
+    _above_0 = ("mean_time_between_s",)
 
 
 class NodeKind(Table, frozen=True, kw_only=True):
@@ -127,12 +156,16 @@ class NodeKind(Table, frozen=True, kw_only=True):
     """Until a new node is there: after preemption, or when the cluster grows."""
     failures: NodeFailures | None = None
     spot: Spot | None = None
+    _above_0 = ("speed",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._above_0("speed")
-        if self.count < 0:
-            raise SimschedError(f"count: {self.count} must be at least 0")
+        if not (self.name.isprintable() and 0 < len(self.name.strip()) <= LONGEST_NAME):
+            shown = repr(self.name)
+            shown = shown if len(shown) <= LONGEST_NAME else f"{shown[:LONGEST_NAME]}…"
+            raise SimschedError(f"name: {shown} must be 1 to {LONGEST_NAME} printable characters")
+        self._within("speed", 1e-6, 1_000_000)
+        self._within("count", 0, MOST_NODES)
 
 
 class Maintenance(Table, frozen=True, kw_only=True):
@@ -164,12 +197,11 @@ class Scale(Table, frozen=True, kw_only=True):
     kind: str | None = None
     """Need not be said where there is one kind."""
     notice_s: float = 0.0
+    _above_0 = ("at_s",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._above_0("at_s")
-        if self.count < 0:
-            raise SimschedError(f"count: {self.count} must be at least 0")
+        self._within("count", 0, MOST_NODES)
 
 
 class CheckpointStore(Table, frozen=True, kw_only=True):
@@ -177,10 +209,11 @@ class CheckpointStore(Table, frozen=True, kw_only=True):
 
     bandwidth_mb_per_s: float
     checkpoint_mb: float
+    _above_0 = ("bandwidth_mb_per_s", "checkpoint_mb")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._above_0("bandwidth_mb_per_s", "checkpoint_mb")
+        self._within("bandwidth_mb_per_s", 1e-6, LARGEST)
 
 
 class Stragglers(Table, frozen=True, kw_only=True):
@@ -195,8 +228,7 @@ class Stragglers(Table, frozen=True, kw_only=True):
         super().__post_init__()
         if self.probability > 1:
             raise SimschedError(f"probability: {self.probability:g} must be at most 1")
-        if self.slowdown < 1:
-            raise SimschedError(f"slowdown: {self.slowdown:g} must be at least 1")
+        self._within("slowdown", 1, 1_000_000)
 
 
 class Costs(Table, frozen=True, kw_only=True):

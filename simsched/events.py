@@ -100,6 +100,8 @@ class Failed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="fai
     spoilt: bool = False
     """The checkpoint that it was to load is damaged."""
     wait_us: int = 0
+    save_us: int = 0
+    """How long it had been parking, or saving in mid-phase."""
 
 
 class Parked(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="parked"):

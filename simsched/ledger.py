@@ -149,10 +149,7 @@ class Ledger:
         if event.node not in self._open:
             pass  # it is out of service from the beginning
         elif event.attempt and self._open[event.node][0] == "train":
-            began = event.at - event.save_us
-            self._close_leg(event, began)
-            _, _, trial, attempt, step = self._open[event.node]
-            self._add(event.node, trial, attempt, "save", began, event.at, step)
+            self._ends_saving(event)
         else:
             self._stop_doing(event.node, event.at)
         self._leaving.discard(event.node)
@@ -161,29 +158,35 @@ class Ledger:
     def _failed(self, event: Failed) -> None:
         self.failures += 1
         if self._open[event.node][0] == "train":
-            self._close_leg(event)
+            self._ends_saving(event)
         else:
             trial, attempt, step = self._stop_doing(event.node, event.at)
             self._open[event.node] = ("wait", event.at, trial, attempt, step)
 
-    def _parked(self, event: Parked) -> None:
-        kind, since, trial, attempt, step = self._open[event.node]
-        began = max(since, event.at - event.save_us)
-        if kind == "train":
-            self._close_leg(event, began)
-        else:
-            self._add(event.node, trial, attempt, kind, since, began, step)
-        self._add(event.node, trial, attempt, "save", began, event.at, step)
-        self._open[event.node] = ("wait", event.at, trial, attempt, step)
-        self.saves += event.step >= 0
-
-    def _snapped(self, event: Snapped) -> None:
-        kind, since, trial, attempt, step = self._open[event.node]
-        if event.step < 0 or kind != "train":
-            return
+    def _ends_saving(self, event: NodeDown | Failed | Snapped | Parked) -> None:
+        """Close what a worker did since its command, of which it saved in the end."""
+        _, since, trial, attempt, step = self._open[event.node]
         began = max(since, event.at - event.save_us)
         self._close_leg(event, began)
         self._add(event.node, trial, attempt, "save", began, event.at, step)
+        self._open[event.node] = ("wait", event.at, trial, attempt, step)
+
+    def _parked(self, event: Parked) -> None:
+        kind, since, trial, attempt, step = self._open[event.node]
+        if kind == "train":
+            self._ends_saving(event)
+        else:
+            began = max(since, event.at - event.save_us)
+            self._add(event.node, trial, attempt, kind, since, began, step)
+            self._add(event.node, trial, attempt, "save", began, event.at, step)
+            self._open[event.node] = ("wait", event.at, trial, attempt, step)
+        self.saves += event.step >= 0
+
+    def _snapped(self, event: Snapped) -> None:
+        kind, _, trial, attempt, step = self._open[event.node]
+        if event.step < 0 or kind != "train":
+            return
+        self._ends_saving(event)
         self._open[event.node] = ("train", event.at, trial, attempt, step)
         self.saves += 1
 

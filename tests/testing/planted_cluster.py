@@ -120,9 +120,13 @@ class Cluster:
             return None
         del self.workers[node]
         self.failed[worker.trial] += 1
-        spent = self.stops_training(worker)
-        self.stops_saving(worker)
-        return Failed(self.at, node, worker.attempt, "it died", worker.count, *spent)
+        parking = worker.doing == "park"
+        spent = worker.parked if parking else self.stops_training(worker)
+        saved_us = self.stops_saving(worker)
+        return Failed(
+            self.at, node, worker.attempt, "it died", worker.count, *spent,
+            save_us=saved_us if parking else 0,
+        )  # fmt: skip
 
     def stops_training(self, worker: Worker) -> tuple[int, int, int]:
         """Book what it did since its command; return time of start, load, training again."""

@@ -259,3 +259,15 @@ def test_a_save_that_is_counted_as_training_again_is_not_booked_twice() -> None:
         ("redo", 0, 10),
         ("save", 10, 16),
     ]
+
+
+def test_a_worker_that_dies_while_it_parks_was_saving_then() -> None:
+    control = Control(Coordinator(Scripted([run(0)], [])), Ledger(1), None)
+    control.feed(NodeUp(0, 0))
+    assert control.feed(Interrupted(10)) == [Park(0, 1)]
+    control.feed(Failed(16, 0, 1, "it died", 0.5, start_us=4, save_us=6))
+    assert [(i.kind, i.start_us, i.end_us) for i in control.ledger.close(16).intervals] == [
+        ("start", 0, 4),
+        ("train", 4, 10),
+        ("save", 10, 16),
+    ]
