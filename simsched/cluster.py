@@ -6,6 +6,8 @@
 
 import itertools
 import math
+from bisect import bisect_right
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import msgspec
@@ -242,7 +244,7 @@ class Costs(Table, frozen=True, kw_only=True):
     """From a milestone's report to the word to go on."""
 
 
-class Fleet(Table, frozen=True, kw_only=True):
+class Fleet(Table, frozen=True, kw_only=True, dict=True):
     """A cluster as a cluster file describes it."""
 
     nodes: tuple[NodeKind, ...]
@@ -265,16 +267,17 @@ class Fleet(Table, frozen=True, kw_only=True):
     @property
     def size(self) -> int:
         """All nodes that there ever are."""
-        return sum(self.most(kind) for kind in self.nodes)
+        return self._ends[-1]
 
     def kind_of(self, node: int) -> tuple[NodeKind, int]:
-        """Return a node's kind, and its number within that."""
-        first = 0
-        for kind in self.nodes:
-            if node < first + self.most(kind):
-                return kind, node - first
-            first += self.most(kind)
-        raise IndexError(node)
+        """Return a node's kind, and its number within that. Raises IndexError."""
+        k = bisect_right(self._ends, node) - 1
+        return self.nodes[k], node - self._ends[k]
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        """0, then the number of nodes up to and with each kind."""
+        return [0, *itertools.accumulate(self.most(kind) for kind in self.nodes)]
 
 
 def as_fleet(cluster: Cluster) -> Fleet:

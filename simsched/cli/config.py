@@ -67,6 +67,28 @@ def overruled(name: str, *rivals: str) -> bool:
     return in_file(name) and ParameterSource.COMMANDLINE in given
 
 
+def refuse_beside(option: str, *others: str) -> None:
+    """Refuse options that say again what `option` says, where both were given.
+
+    On the command line `option` wins over others in the file. The file's nodes are for live
+    searches too, and stand beside a cluster there.
+
+    Raises:
+        click.UsageError, SimschedError: the latter with the file's line.
+    """
+    source = click.get_current_context().get_parameter_source
+    not_given = (ParameterSource.DEFAULT, None)
+    if source(option) in not_given:
+        return
+    for other in others:
+        ignored = in_file(other) and (other == "nodes" or not in_file(option))
+        if source(other) in not_given or ignored:
+            continue
+        names = [f"--{name.replace('_', '-')}" for name in (option, other)]
+        reason = f"{names[0]} and {names[1]} exclude each other: leave one out"
+        raise refusal(other, reason) or refusal(option, reason) or click.UsageError(reason)
+
+
 def refusal(name: str, reason: str) -> SimschedError | None:
     """Return the error that names file and line of a parameter's value; None if not from there."""
     ctx = click.get_current_context()

@@ -5,16 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from simsched.cli.config import config_option, in_file, overruled, refusal
+from simsched.checkpointing import parse_saving
+from simsched.cli.config import config_option, in_file, overruled, refusal, refuse_beside
+from simsched.cli.measured_costs import measured_costs
 from simsched.cli.options import Seconds, SpeedList, Text, Whole, WholeList
 from simsched.cli.output import is_terminal, json_file, new_folder, progress_bar, undone_when_killed
 from simsched.comparison import DEFAULT_SCHEDULERS, UNITS
 from simsched.comparison import simulate as run_simulation
+from simsched.errors import SimschedError
 from simsched.results import Comparison
 
-_NOT_GIVEN = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP, None)
+_COSTS = ("start_cost", "preemption_cost", "save_cost", "load_cost")
 
 
 @click.command(
@@ -111,9 +113,9 @@ Examples:
     type=Text("POLICY"),
     default="scheduler",
     show_default=True,
-    help="When trials are saved: scheduler (as it needs), milestone (at each), every:10m, or "
-    "young or daly: the best interval for the cluster's failures; daly:24h says how far these "
-    "are apart.",
+    help="When trials are saved: scheduler (as it needs), milestone (at each), every:10m (in "
+    "mid-phase, too), young or daly (the best interval for the cluster's failures), daly:24h (if "
+    "they are that far apart), milestone+every:10m.",
 )
 @click.option(
     "--preemption",
@@ -203,17 +205,17 @@ def simulate(
         reason = "already sets --save-cost and --load-cost"
         raise refusal("preemption_cost", reason) or click.UsageError(f"--preemption-cost {reason}")
     half = (preemption_cost or 0.0) / 2
-    _refuse_beside(
-        "cluster",
-        "nodes", "node_speeds", "start_cost", "preemption_cost", "save_cost", "load_cost",
-        "costs_from",
-    )  # fmt: skip
-    _refuse_beside("costs_from", "start_cost", "preemption_cost", "save_cost", "load_cost")
+    if overruled("cluster", "nodes", "node_speeds"):
+        options["cluster"] = None
+    else:
+        refuse_beside("cluster", "nodes", "node_speeds", *_COSTS, "costs_from")
+    refuse_beside("costs_from", *_COSTS)
+    _check_policy(options["checkpoints"])
     start = options.pop("start_cost")
     save = half if save_cost is None else save_cost
     load = half if load_cost is None else load_cost
-    if (run := options.pop("costs_from")) is not None:
-        start, save, load = _measured_costs(Path(run))
+    if (run := options.pop("costs_from")) is not None and options["cluster"] is None:
+        start, save, load = measured_costs(Path(run))
     curves = _curves(game, trace_file)
     with undone_when_killed(), new_folder(out) as target, json_file(json_name) as write_json:
         with progress_bar() as progress:
@@ -238,25 +240,12 @@ def simulate(
         click.echo(f"\nreport: {report}")
 
 
-def _refuse_beside(option: str, *others: str) -> None:
-    """Refuse options that say again what `option` says, where both were given."""
-    source = click.get_current_context().get_parameter_source
-    given = {name for name in (option, *others) if source(name) not in _NOT_GIVEN}
-    if option in given and len(given) > 1:
-        names = [f"--{name.replace('_', '-')}" for name in (option, *others) if name in given]
-        raise click.UsageError(f"{names[0]} and {names[1]} exclude each other: leave one out")
-
-
-def _measured_costs(run: Path) -> tuple[float, float, float]:
-    """Return what starting, saving and loading took in a live run, in seconds."""
-    from simsched.documents import read_json
-
-    document = read_json(run / "results.json", "--costs-from")
-    settings = document.data.get("settings", {})
-    costs = [settings.get(name) for name in ("start_s", "save_s", "load_s")]
-    if "measured" not in document.data or not all(isinstance(c, int | float) for c in costs):
-        raise click.UsageError(f"--costs-from {run}: is not the folder of a finished live run")
-    return float(costs[0]), float(costs[1]), float(costs[2])
+def _check_policy(text: str) -> None:
+    """Refuse a policy of an experiment file with its line. Raises SimschedError."""
+    try:
+        parse_saving(text)
+    except SimschedError as error:
+        raise refusal("checkpoints", str(error).removeprefix("checkpoints: ")) or error from None
 
 
 def _curves(game: str | None, trace_file: str | None) -> Any:

@@ -93,7 +93,7 @@ def test_costs_of_a_live_run(simsched: Run, here: Path) -> None:
         (["--costs-from", "x", "--load-cost", "1"],
          "--costs-from and --load-cost exclude each other"),
         (["--costs-from", "nowhere"], "--costs-from nowhere/results.json: there is no such file"),
-        (["--cluster", "my.toml"], "my.toml: line 2: count: must be a whole number, not text"),
+        (["--cluster", "my.toml"], "my.toml: line 2: count: '3' must be a whole number"),
         (["--checkpoints", "hourly"],
          "checkpoints: 'hourly' is no policy; there are: scheduler, "),
         (["--checkpoints", "every"],
