@@ -55,7 +55,8 @@ class Saving(msgspec.Struct, frozen=True):
         if between_s is None:
             raise SimschedError(
                 f"checkpoints: {self.kind} needs to know how often nodes fail: say "
-                f"{self.kind}:24h, or give the nodes of the cluster failures or spot preemption"
+                f"{self.kind}:24h, or give the nodes of the cluster failures, or spot preemption "
+                "with a notice that is shorter than a save"
             )
         if not save_s > 0:
             raise SimschedError(
@@ -114,14 +115,19 @@ def lost_s(interval_s: float, save_s: float, between_s: float) -> float:
 
 
 def between_losses_s(fleet: Fleet) -> float | None:
-    """Return the mean time between losses of a node, over the nodes of a fleet; None: never."""
+    """Return the mean time between losses of a node, over the nodes of a fleet; None: never.
+
+    A spot instance whose notice is long enough for a save (that has the store for itself) loses
+    nothing.
+    """
     rate = nodes = 0.0
+    save_s = save_cost_s(fleet)
     for kind in fleet.nodes:
         count = fleet.most(kind)
         nodes += count
         if kind.failures is not None and kind.failures.mean_time_between_s is not None:
             rate += count / kind.failures.mean_time_between_s
-        if kind.spot is not None:
+        if kind.spot is not None and kind.spot.notice_s < save_s:
             rate += count / kind.spot.mean_time_between_s
     return nodes / rate if rate else None
 

@@ -38,18 +38,34 @@ def toml_line(text: str, keys: Keys) -> int | None:
 
     tomllib tells no lines. But the first lines of a file that are a whole file themselves, and
     have the key, end with its statement; and that begins where the whole file before them ended.
+    They are found by bisection: whatever follows a whole file that has the key has it, too.
     """
     lines = text.split("\n")
-    whole = 0
-    for end in range(1, len(lines) + 1):
+    inside = "{]},"  # what begins so goes on with a statement
+    ends = [e for e in range(1, len(lines)) if not lines[e].lstrip().startswith(tuple(inside))]
+    ends.append(len(lines))
+
+    def whole(place: int) -> Any:
         try:
-            data: Any = tomllib.loads("\n".join(lines[:end]))
+            return tomllib.loads("\n".join(lines[: ends[place]]))
         except tomllib.TOMLDecodeError:
-            continue
-        if _has(data, keys):
-            return whole + 1
-        whole = end
-    return None
+            return None
+
+    low, bound = -1, len(ends)  # up to `low` the key is not there; it is at or before `found`
+    found = len(ends) - 1
+    if not _has(whole(found), keys):
+        return None
+    while bound - low > 1:
+        middle = (low + bound) // 2
+        place = middle
+        while place < bound and (data := whole(place)) is None:
+            place += 1
+        if place < bound and not _has(data, keys):
+            low = place
+        else:
+            found, bound = (place if place < bound else found), middle
+    before = next((p for p in range(found - 1, -1, -1) if whole(p) is not None), None)
+    return 1 if before is None else ends[before] + 1
 
 
 def _has(data: Any, keys: Keys) -> bool:

@@ -28,6 +28,9 @@ from simsched.unreliable import UnreliableCluster, cost_of
 LONGEST_US = 2**62
 """Longer runs (146,000 years) leave the 64 bits that figures and tables count in."""
 
+MOST_SAVES = 100_000
+"""Of one trial in mid-phase; more would take for ever to simulate."""
+
 
 class Job(msgspec.Struct, frozen=True):
     """One run to simulate: a scheduler, a cluster size, a replication."""
@@ -64,6 +67,13 @@ class Simulator:
             lazy=settings.preemption == "lazy",
             save_every_us=saving.interval_us(save_s, between_s),
         )
+        every_us = self.policy.save_every_us
+        longest_us = max(curve.times_us[-1] for curve in self.curves)
+        if every_us is not None and longest_us > MOST_SAVES * every_us:
+            raise SimschedError(
+                f"checkpoints: {settings.checkpoints}: a trial of {longest_us / US_PER_S:,.0f} s "
+                f"would be saved more than {MOST_SAVES:,} times; save less often"
+            )
 
     def check(self) -> None:
         """Refuse schedulers that cannot be, before anything is simulated."""

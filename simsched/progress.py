@@ -194,6 +194,10 @@ class Progress:
             low, high = known.reached, place.reached
         return float(int(low + (high - low) * part / whole)) if whole else low
 
+    def reached(self, trial: TrialId) -> float:
+        """Return the trial's count at its newest milestone."""
+        return self._trials[trial].reached
+
     def high_us(self, trial: TrialId) -> int:
         """Return the highest place that was ever reached on the trial's present path."""
         return self._trials[trial].high_us

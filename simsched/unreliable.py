@@ -40,8 +40,8 @@ from simsched.simulation import SimulatedCluster, Tick, young_garbage_only
 from simsched.timeline import US_PER_S, Timeline
 from simsched.workers import Machine, Workers
 
-MOST_LOSSES = 10_000
-"""A trial that loses its node so often between two milestones will never reach the second."""
+MOST_STARTS = 10_000
+"""A trial that is started so often between two milestones will never reach the second."""
 
 
 class UnreliableCluster(SimulatedCluster):
@@ -99,13 +99,15 @@ class UnreliableCluster(SimulatedCluster):
                 if self._over.triggered:
                     raise
                 raise SimschedError(
-                    f"the search cannot end: after {self.env.now / US_PER_S:,.0f} s no node will "
+                    f"the search cannot end: after {self._last_s():,.0f} s no node will "
                     "ever be in service again; let nodes return (to_s, scale, return_s)"
                 ) from error
         return self.ledger.close(int(self.env.now))
 
     def _feed(self, event: Event) -> None:
         for command in self.control.feed(event):
+            if isinstance(command, Start):
+                self._count_start(command.trial)
             if isinstance(command, SetTimer):
                 self._timers[command.timer] = self.env.process(self._ring(command))
             elif isinstance(command, CancelTimer):
@@ -147,7 +149,7 @@ class UnreliableCluster(SimulatedCluster):
                 yield Tick(self.env, (up_us or 0) - self.env.now, node.number)
                 self._feed(NodeUp(int(self.env.now), node.number))
             yield from self._notice(node, outage)
-            yield Tick(self.env, outage.down_us - self.env.now, node.number)
+            yield from self._last_moment(node, outage)
             self._go_down(node)
             up_us = outage.up_us
         if up_us is not None:
@@ -159,12 +161,29 @@ class UnreliableCluster(SimulatedCluster):
             yield Tick(self.env, outage.notice_us - self.env.now, node.number)
             self._feed(NodeLeaving(int(self.env.now), node.number))
 
+    def _last_moment(self, node: Machine, outage: Outage) -> Generator[SimEvent, Any, None]:
+        """Wait until a node goes, after what else ends in that moment, and before what begins.
+
+        SimPy has timeouts before the ticks of nodes: first all idle ones that go together say
+        so, that none of them is given a trial which the others lose. The tick that is scheduled
+        then comes after those of the node's own work.
+        """
+        yield self.env.timeout(outage.down_us - int(self.env.now))
+        coordinator, number = self.control.coordinator, node.number
+        if (
+            outage.notice_us is None
+            and number in coordinator.nodes
+            and number not in coordinator.slots
+        ):
+            self._feed(NodeLeaving(int(self.env.now), number))
+        yield Tick(self.env, 0, number)
+
     def _go_down(self, node: Machine) -> None:
         now = int(self.env.now)
         slot = self.control.coordinator.slots.get(node.number)
         event = NodeDown(now, node.number)
         if slot is not None:
-            self._count_loss(slot.trial)
+            self.lost_nodes += 1
             if node.busy and node.stretch is not None and node.attempt == slot.attempt:
                 event = self._lost(node, now)
             else:
@@ -184,16 +203,19 @@ class UnreliableCluster(SimulatedCluster):
             saving_us, spent.wait_us,
         )  # fmt: skip
 
-    def _count_loss(self, trial: TrialId) -> None:
-        self.lost_nodes += 1
-        losses = self.workers.losses
-        losses[trial] = losses.get(trial, 0) + 1
-        if losses[trial] > MOST_LOSSES:
+    def _count_start(self, trial: TrialId) -> None:
+        starts = self.workers.starts
+        starts[trial] = starts.get(trial, 0) + 1
+        if starts[trial] > MOST_STARTS:
             raise SimschedError(
-                f"the search cannot end: trial {trial} has lost its node {MOST_LOSSES:,} times "
+                f"the search cannot end: trial {trial} was started {MOST_STARTS:,} times "
                 "between two milestones; make phases shorter, save more often, or let nodes "
                 "last longer"
             )
+
+    def _last_s(self) -> float:
+        """When the last node went."""
+        return self.control.ledger.last_us / US_PER_S
 
 
 def cost_of(fleet: Fleet, timeline: Timeline) -> float | None:

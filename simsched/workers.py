@@ -49,6 +49,8 @@ class Machine:
         self.stretch: Stretch | None = None
         """What it trains, while it does."""
         self.busy = False
+        self.rests = False
+        """Its trial is at a milestone until it trains: there is a state to save."""
 
 
 class Workers:
@@ -77,8 +79,10 @@ class Workers:
         costs = fleet.costs
         self._start_us, self._hand_over_us = map(microseconds, (costs.start_s, costs.hand_over_s))
         self._save_us, self._load_us = map(microseconds, (costs.save_s, costs.load_s))
-        self.losses: dict[TrialId, int] = {}
-        """How often each trial has lost its node since its last milestone."""
+        self.starts: dict[TrialId, int] = {}
+        """How often each trial was started since its last milestone."""
+        self._begun: dict[TrialId, int] = {}
+        """How often each trial has begun on a node."""
 
     def work_on(self, node: Machine) -> Generator[SimEvent, Any, None]:
         """Do what a node is told, one command after the other, for ever: a SimPy process."""
@@ -88,6 +92,7 @@ class Workers:
                 yield node.wake
             command = node.commands.pop(0)
             node.busy, node.attempt = True, command.attempt
+            node.rests = isinstance(command, Train)
             event: Event | None = None
             try:
                 event = yield from self._carry_out(node, command)
@@ -130,6 +135,7 @@ class Workers:
             node.place_us = self._progress.take_up(command)
         elif isinstance(command, Adopt):
             node.place_us = self._progress.adopt(trial, command)
+        node.rests = False
         place = self._progress.towards(trial, command.until)
         stretch.begin(int(env.now), node.place_us, place, self._progress.high_us(trial), node.rate)
         while True:
@@ -145,7 +151,7 @@ class Workers:
         times = (spent.start_us, spent.load_us, spent.redo_us, spent.wait_us)
         now, number, attempt = int(env.now), node.number, command.attempt
         self._progress.arrived(trial, place)
-        self.losses.pop(trial, None)
+        self.starts.pop(trial, None)
         if place.outcome == "censored":
             return Ended(now, number, attempt, place.reached, *times)
         return Reported(now, number, attempt, command.until, place.score, place.reached, *times)
@@ -186,7 +192,9 @@ class Workers:
         node.trial, node.rate = command.trial, node.speed
         slow = self._fleet.stragglers
         if slow is not None:
-            draw = keyed(self._seed, "straggler", command.trial, command.attempt).random()
+            # By the trial's own count: schedulers that are compared meet the same stragglers.
+            begun = self._begun[command.trial] = self._begun.get(command.trial, 0) + 1
+            draw = keyed(self._seed, "straggler", command.trial, begun).random()
             node.rate = node.speed / slow.slowdown if draw < slow.probability else node.speed
 
     def _spend(
@@ -222,9 +230,13 @@ class Workers:
         number, attempt, began = node.number, node.attempt, int(self._env.now)
         if stretch.stopped_at is not None:  # it was saving to train on
             began = stretch.stopped_at
+        if node.rests:
+            stretch.did(began)  # it waits no longer
         spent, count = self.stand_still(node, began)
         times = (spent.start_us, spent.load_us, spent.redo_us)
-        if stretch.place is None:
+        if node.rests:
+            count = self._progress.reached(node.trial)
+        elif stretch.place is None:
             return Parked(began, number, attempt, -1, 0.0, *times, wait_us=spent.wait_us)
         stretch.stopped_at = began
         try:
