@@ -40,7 +40,9 @@ TESTS = (
     "test_brackets.py", "test_coordinator.py", "test_hypertrick_paper.py", "test_pbt_turns.py",
     "test_failures.py", "test_against_naive.py", "testing/test_contract.py",
     "testing/test_planted_gaps.py", "testing/test_planted_settings.py",
-    "testing/test_planted_world.py", "testing/test_some_swarm.py",
+    "testing/test_planted_world.py", "testing/test_survivors_coordinator.py",
+    "testing/test_survivors_failures.py", "testing/test_survivors_schedulers.py",
+    "testing/test_some_swarm.py",
 )  # fmt: skip
 SELECTED = "not simulation and not Three and not More"
 """Enough of them: whole simulations and second settings take long and catch no more."""
