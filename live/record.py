@@ -20,6 +20,7 @@ import msgspec
 from simsched.live import machine
 from simsched.live.assemble import assemble, sha256
 from simsched.live.errors import LiveError
+from simsched.live.ga3c.compiled import require_compilable
 from simsched.live.ga3c.engines import overlaps
 from simsched.live.ga3c.environment import EnvironmentGroup
 from simsched.live.ga3c.network import build
@@ -117,6 +118,7 @@ def _require_trainable(plan: Plan) -> None:
         raise LiveError(
             "clock: cpu measures training in one thread; use wall, or --set overlap=off"
         )
+    require_compilable(settings[0], overlapped=many_threads)
     build(settings[0], first.observation_shape, first.observation_dtype, first.actions, seed=0)
 
 

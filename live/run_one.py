@@ -3,14 +3,17 @@
 plan.json           what is trained; --resume goes on with it
 trial-0000.jsonl    a line per finished episode
 trial-0000.pt       the newest checkpoint
-trial-0000.log      what the worker logged, if anything: adjustments of its parts
+trial-0000.log      what the worker logged, if anything: adjustments of its parts, why it diverged
+trial-0000.error.txt    where the worker broke, if it did
 curve.parquet       the learning curve as a trace file, once the run is complete
 tensorboard/        event files, on request
 """
 
 import datetime
+import shlex
 import signal
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +23,7 @@ from typing import Any
 import msgspec
 
 from simsched.live import machine
-from simsched.live.assemble import assemble
+from simsched.live.assemble import metadata, read_trial
 from simsched.live.errors import LiveError
 from simsched.live.ga3c.settings import Settings
 from simsched.live.parts import (
@@ -33,16 +36,21 @@ from simsched.live.parts import (
 )
 from simsched.live.plan import Plan, Session, read_plan
 from simsched.live.training import Job, Progress, train
+from simsched.traces import TraceSet, write
 
 CURVE = "curve.parquet"
 HPARAMS = ("learning_rate", "t_max", "gamma")
 """Settings that the curve's file holds as hyperparameters."""
+MOST_STEPS = 10**15
+"""More agent steps than any machine will ever take."""
 
 
 def plan_run(settings: Settings, steps: int) -> Plan:
     """Return the plan of a run of one trial."""
     if steps < 1:
         raise LiveError(f"steps: {steps} is too small, use 1 or more")
+    if steps > MOST_STEPS:
+        raise LiveError(f"steps: {steps} is too large, use {MOST_STEPS} or less")
     fields = msgspec.structs.asdict(settings)
     own = {"game", "seed", "trial", *HPARAMS}
     return Plan(
@@ -79,6 +87,12 @@ def run(
         tensorboard: whether to write event files.
 
     Returns how it ended; None if it was stopped.
+
+    Raises:
+        LiveError: files that do not fit together, or a part of the worker broke; the traceback
+            is in the folder then.
+        OSError: a file cannot be written.
+        KeyboardInterrupt: interrupted for the second time.
     """
     with folder_lock(folder), _stop_on_interrupt() as stopped:
         if not is_finished(read_lines(rows_path(folder, 0))):
@@ -103,10 +117,50 @@ def run(
             tensorboard=folder / "tensorboard" if tensorboard else None,
             keep_checkpoint=True,
         )
-        end = train(job, report)
+        end = _train(job, report)
         if end is not None and not (folder / CURVE).exists():
-            assemble(plan, folder, folder / CURVE)
+            _write_curve(plan, folder)
         return end
+
+
+def _train(job: Job, report: Callable[[Progress], bool]) -> End | None:
+    """Train; what breaks in an emulator or in torch becomes one line, with its traceback aside."""
+    try:
+        return train(job, report)
+    except LiveError:
+        raise
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise LiveError(f"{job.rows.parent}: {error.strerror or error}") from error  # a full disk
+    except Exception as error:
+        aside = job.rows.with_suffix(".error.txt")
+        aside.write_text(traceback.format_exc())
+        reason = (str(error).splitlines() or ["no reason given"])[0]
+        raise LiveError(f"{type(error).__name__}: {reason} (see {aside})") from error
+
+
+def _write_curve(plan: Plan, folder: Path) -> None:
+    """Write the learning curve as a trace file, with the command that repeats it."""
+    trace = read_trial(plan, folder, 0)
+    told = metadata(plan, [trace])
+    told = msgspec.structs.replace(
+        told, recorded_by=f"{command(plan)}; {len(plan.sessions)} session(s)"
+    )
+    write(TraceSet(Path(CURVE).stem, None, told, (trace,)), folder / CURVE)
+
+
+def command(plan: Plan) -> str:
+    """Return the `simsched train` that trains what a plan of one trial says."""
+    published = msgspec.structs.asdict(Settings(game=plan.game))
+    own = plan.hparams[0]
+    changed = {name: value for name, value in plan.training.items() if value != published[name]}
+    words = ["simsched", "train", "--game", plan.game]
+    options = {"steps": plan.steps, "seed": plan.seed, "preset": "published", **own, **changed}
+    for name, value in options.items():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        words += [f"--{name.replace('_', '-')}", text]
+    return shlex.join(words)
 
 
 @contextmanager

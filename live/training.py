@@ -29,6 +29,9 @@ RECENT = 100
 """Episodes in the mean that is shown as progress."""
 
 
+_log = logging.getLogger(__name__)
+
+
 class Progress(msgspec.Struct, frozen=True):
     """How far a trial is."""
 
@@ -39,6 +42,8 @@ class Progress(msgspec.Struct, frozen=True):
     recent_score: float | None
     end: End | None = None
     """Set once the trial is over and its file complete."""
+    reason: str | None = None
+    """Why, if it has just diverged."""
 
 
 class Job(NamedTuple):
@@ -75,30 +80,43 @@ def train(job: Job, report: Callable[[Progress], bool]) -> End | None:
 
 
 def _train(job: Job, report: Callable[[Progress], bool]) -> End | None:
-    log = TrialLog(job.rows)
-    lines = read_lines(job.rows)
-    if is_finished(lines):  # by a worker that outlived its recorder, while this one waited
-        progress = finished_progress(job.settings.trial, lines)
-        report(progress)
-        return progress.end
-    with closing(_resume(job, lines)) as worker:
-        log.keep(worker.episodes)
-        recent = deque((line.score for line in lines[: worker.episodes]), maxlen=RECENT)
-        if not _loop(job, worker, log, recent, report):
-            return None
-        log.write([Line(*row) for row in worker.finish()])
-        worker.check_finite()
-        end: End = "complete" if worker.diverged is None else "diverged"
-        if job.keep_checkpoint and end == "complete":
-            log.sync()
-            worker.save(job.checkpoint)
-        log.write([Line(round(worker.seconds, 6), worker.steps, worker.episodes, None, end)])
+    with closing(TrialLog(job.rows)) as log:
+        lines = read_lines(job.rows)
+        if is_finished(lines):  # by a worker that outlived its recorder, while this one waited
+            progress = finished_progress(job.settings.trial, lines)
+            report(progress)
+            return progress.end
+        with closing(_resume(job, lines)) as worker:
+            log.keep(worker.episodes)
+            recent = deque((line.score for line in lines[: worker.episodes]), maxlen=RECENT)
+            if not _loop(job, worker, log, recent, report):
+                return None
+            return _end(job, worker, log, recent, report)
+
+
+def _end(
+    job: Job,
+    worker: "Worker",
+    log: TrialLog,
+    recent: deque[float | None],
+    report: Callable[[Progress], bool],
+) -> End:
+    """Write the last lines of a trial that is over, and its checkpoint if that stays."""
+    log.write([Line(*row) for row in worker.finish()])
+    worker.check_finite()
+    end: End = "complete" if worker.diverged is None else "diverged"
+    if worker.diverged is not None:
+        _log.warning("diverged after %d steps: %s", worker.steps, worker.diverged)
+    if job.keep_checkpoint and end == "complete":
         log.sync()
-        log.close()
-        if not job.keep_checkpoint:
-            job.checkpoint.unlink(missing_ok=True)
-        report(_progress(worker, recent, end))
-        return end
+        worker.save(job.checkpoint)
+    log.write([Line(round(worker.seconds, 6), worker.steps, worker.episodes, None, end)])
+    log.sync()
+    log.close()
+    if not job.keep_checkpoint:
+        job.checkpoint.unlink(missing_ok=True)
+    report(_progress(worker, recent, end))
+    return end
 
 
 def _loop(
@@ -184,4 +202,5 @@ def _progress(
     scores = [score for score in recent if score is not None]
     mean = sum(scores) / len(scores) if scores else None
     trial = worker.settings.trial
-    return Progress(trial, worker.steps, worker.episodes, worker.seconds, mean, end)
+    reason = None if end is None else worker.diverged
+    return Progress(trial, worker.steps, worker.episodes, worker.seconds, mean, end, reason)

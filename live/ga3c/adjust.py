@@ -148,7 +148,8 @@ class RandomWalk:
 
         Args:
             start: where the walk starts, within the limits.
-            least: the lower limits. A training queue must hold a batch, or nothing is trained.
+            least: the lower limits. With a training queue shorter than a batch, agents wait for
+                trainers and trainers for agents.
             most: the upper limits.
             random: draws the steps, nothing else may draw from it.
             margin: by how much of the kept rate a proposal's must be higher to be kept. 0, as

@@ -95,6 +95,30 @@ def settings_in(state: dict[str, Any], path: Path) -> Settings | None:
         raise LiveError(f"{path}: not a checkpoint: {error}") from error
 
 
+def game_in(state: dict[str, Any]) -> str | None:
+    """Return the canonical name of the game a checkpoint is of; None if it does not say."""
+    settings = state.get("settings")  # checkpoints of older versions have none
+    return settings.get("game") if isinstance(settings, dict) else None
+
+
+def require_game(state: dict[str, Any], game: str, path: Path) -> None:
+    """Refuse a checkpoint that says it is of another game, even if the shapes fit.
+
+    Args:
+        state: what the checkpoint holds.
+        game: the canonical name of the game it is for.
+        path: where it was read.
+
+    Raises:
+        LiveError: it is of another game; both are named.
+    """
+    told = game_in(state)
+    if told not in (None, game):
+        raise LiveError(
+            f"{path}: the checkpoint does not fit this trial: it is of {told}, not of {game}"
+        )
+
+
 class _Counters(msgspec.Struct):
     """The parts of a checkpoint that are neither weights nor optimizer."""
 

@@ -17,18 +17,41 @@ from simsched.live.ga3c.transfer import Transfer
 _log = logging.getLogger(__name__)
 
 
+def require_compilable(settings: Settings, *, overlapped: bool) -> None:
+    """Refuse `compile = "on"` where nothing would be compiled.
+
+    Args:
+        settings: of the worker.
+        overlapped: whether its parts run in threads of their own.
+
+    Raises:
+        LiveError: parts that take turns, or batches of no fixed size.
+    """
+    if settings.compile != "on":
+        return
+    if not overlapped:
+        raise LiveError(
+            "compile: on is for GA3C's parts in threads: use overlap on, or compile off"
+        )
+    if not _fixed(settings):
+        raise LiveError(
+            "compile: on needs batches of a fixed size: algorithm ga3c, a least_batch above "
+            "0 and no vtrace"
+        )
+
+
+def _fixed(settings: Settings) -> bool:
+    """Whether all batches have the same size."""
+    return settings.least_batch > 0 and not settings.vtrace and settings.algorithm == "ga3c"
+
+
 def worth_compiling(settings: Settings, *, frames: bool, device: torch.device) -> bool:
-    """Whether to try: asked for, or of use. Batches must have a fixed size for it."""
-    fixed = settings.least_batch > 0 and not settings.vtrace and settings.algorithm == "ga3c"
+    """Whether to try, where parts run in threads: asked for, or of use."""
+    require_compilable(settings, overlapped=True)
     if settings.compile == "on":
-        if not fixed:
-            raise LiveError(
-                "compile: on needs batches of a fixed size: algorithm ga3c, a least_batch above "
-                "0 and no vtrace"
-            )
         return True
     # On a processor it saves page faults, and there are none where freed memory is kept.
-    return settings.compile == "auto" and fixed and frames and device.type == "cuda"
+    return settings.compile == "auto" and _fixed(settings) and frames and device.type == "cuda"
 
 
 def compile_loss(

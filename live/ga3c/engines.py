@@ -13,7 +13,7 @@ from simsched.live.ga3c.adjust import Parts, RandomWalk, Strategy
 from simsched.live.ga3c.agents import AgentGroup
 from simsched.live.ga3c.batches import Batcher
 from simsched.live.ga3c.captured import try_capture
-from simsched.live.ga3c.compiled import compile_loss, worth_compiling
+from simsched.live.ga3c.compiled import compile_loss, require_compilable, worth_compiling
 from simsched.live.ga3c.environment import EnvironmentGroup
 from simsched.live.ga3c.learner import Learner
 from simsched.live.ga3c.monitor import Monitor
@@ -55,13 +55,15 @@ def overlaps(
 
 def limits(settings: Settings) -> tuple[Parts, Parts]:
     """Return the least and the most of each part that adjustment may choose."""
-    least = Parts(1, 1, 1, max(settings.least_batch // 2, settings.t_max))
+    # A queue shorter than a batch works, so a start with a shorter one is within the limits.
+    queue = min(max(settings.least_batch // 2, settings.t_max), settings.training_queue)
+    least = Parts(1, 1, 1, queue)
     groups = 2 * settings.groups
     most = Parts(
         groups,
         max(settings.predictors, min(groups, 4)),
         max(settings.trainers, 4),
-        max(8 * settings.training_queue, least.training_queue),
+        8 * settings.training_queue,
     )
     return least, most
 
@@ -100,14 +102,12 @@ def make_engine(assembly: Assembly, clock: Callable[[], float] | None) -> Engine
         clock: for engines in one thread: what training seconds are measured with.
     """
     settings, device = assembly.settings, assembly.transfer.device
-    if overlaps(settings, frames=assembly.environments.frames, device=device):
+    overlapped = overlaps(settings, frames=assembly.environments.frames, device=device)
+    require_compilable(settings, overlapped=overlapped)
+    if overlapped:
         if clock is not None and clock is not time.monotonic:
             raise LiveError("clock: cpu measures training in one thread; use wall")
         return _overlapped(assembly)
-    if settings.compile == "on":
-        raise LiveError(
-            "compile: on is for GA3C's parts in threads: use overlap on, or compile off"
-        )
     if settings.algorithm == "a3c":
         if clock is not None and clock is not time.monotonic:
             raise LiveError("clock: cpu measures training in one thread; use wall")

@@ -123,6 +123,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             if value < least:
                 kind = "negative" if least == 0 else "too small"
                 raise LiveError(f"{name}: {value} is {kind}, use {least} or more")
+        for name, most in _MOST.items():
+            value = getattr(self, name)
+            if value > most:
+                raise LiveError(f"{name}: {value} is too large, use {most} or less")
         for name in ("learning_rate", "rms_epsilon", "adam_epsilon", "vtrace_rho", "vtrace_c"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
@@ -155,9 +159,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def _check_parts(self) -> None:
         for name in ("groups", "predictors"):
             if getattr(self, name) > self.agents:
-                raise LiveError(
-                    f"{name}: {getattr(self, name)} is more than the {self.agents} agents"
-                )
+                agents = "one agent" if self.agents == 1 else f"{self.agents} agents"
+                raise LiveError(f"{name}: {getattr(self, name)} is more than the {agents}")
         if self.vtrace and self.algorithm != "ga3c":
             raise LiveError(f"vtrace: {self.algorithm} has no lag to correct, use it with ga3c")
         if self.algorithm == "a3c" and self.device not in ("auto", "cpu"):
@@ -204,6 +207,16 @@ _LEAST = {
     "seed": 0,
     "trial": 0,
 }
+
+_MOST = {
+    "t_max": 1_000_000,
+    "agents": 10_000,
+    "groups": 1_000,
+    "predictors": 1_000,
+    "trainers": 1_000,
+    "threads": 1_000,
+}
+"""Beyond these a number is a slip: the machine would run out of memory or threads, or crash."""
 
 _CHOICES: dict[str, Any] = {
     "algorithm": Algorithm,

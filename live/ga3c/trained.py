@@ -5,8 +5,9 @@ from pathlib import Path
 from torch import nn
 
 from simsched.live.errors import LiveError
-from simsched.live.ga3c.checkpoint import read_checkpoint
+from simsched.live.ga3c.checkpoint import game_in, read_checkpoint
 from simsched.live.ga3c.environment import EnvironmentGroup
+from simsched.live.ga3c.games import canonical_game
 from simsched.live.ga3c.network import build
 from simsched.live.ga3c.settings import Settings
 
@@ -22,6 +23,11 @@ def load_network(checkpoint: Path, settings: Settings) -> nn.Module:
         LiveError: the file is no checkpoint, or is one of another game or network.
     """
     state = read_checkpoint(checkpoint)
+    if game_in(state) not in (None, canonical_game(settings.game)):
+        raise LiveError(
+            f"{checkpoint}: the weights are not those of a network for {settings.game}: they are "
+            f"of {game_in(state)}"
+        )
     group = EnvironmentGroup(settings, 1)
     try:
         network = build(

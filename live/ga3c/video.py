@@ -39,14 +39,16 @@ class VideoWriter:
         """Check that a video can be written; nothing is written yet.
 
         Raises:
-            LiveError: the name does not end in .mp4, its folder is missing, the frames per
-                second are outside 1 to 1000, or `av` is not installed.
+            LiveError: the name does not end in .mp4, its folder is missing or cannot be written to,
+                the frames per second are outside 1 to 1000, or `av` is not installed.
         """
         self._path = Path(path)
         if self._path.suffix.lower() != ".mp4":
             raise LiveError(f"{path}: videos are written as MP4, use a name that ends in .mp4")
         if not os.path.isdir(self._path.parent):
             raise LiveError(f"{path}: there is no folder {self._path.parent}, make it first")
+        if not os.access(self._path.parent, os.W_OK):
+            raise LiveError(f"{path}: nothing can be written in the folder {self._path.parent}")
         if os.path.isdir(self._path):
             raise LiveError(f"{path}: this is a folder, use another name")
         if not 1 <= fps <= 1000:

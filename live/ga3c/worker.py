@@ -10,7 +10,12 @@ import numpy as np
 import torch
 
 from simsched.live.errors import DivergedError
-from simsched.live.ga3c.checkpoint import read_checkpoint, restore, write_checkpoint
+from simsched.live.ga3c.checkpoint import (
+    read_checkpoint,
+    require_game,
+    restore,
+    write_checkpoint,
+)
 from simsched.live.ga3c.engines import (
     Assembly,
     first_group_size,
@@ -233,6 +238,7 @@ class Worker:
         """
         start = time.monotonic()
         state = read_checkpoint(path)
+        require_game(state, self.settings.game, path)
         self._knobs.change(**changes)
         restore(self._learner.adopt, state, path)
         self.engine.forget(self._learner.updates)
@@ -272,6 +278,7 @@ class Worker:
         """Take over a checkpoint; returns its random states, none of which are a donor's."""
         start = time.monotonic()
         state = read_checkpoint(path)
+        require_game(state, self.settings.game, path)
         restore(self._learner.restore, state, path)
         self.load_s = time.monotonic() - start
         if own is not None:

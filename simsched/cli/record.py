@@ -105,10 +105,11 @@ def record(
     if cores_per_trial < 1:
         raise LiveError(f"cores-per-trial: {cores_per_trial} is too small, use 1 or more")
     game = canonical_game(game)
-    training = {**PRESETS[preset], **parse_all(changes)}
+    changed = parse_all(changes)
     for name in PUBLISHED_GA3C.parameters:
-        if any(change.replace("-", "_").startswith(f"{name}=") for change in changes):
+        if name in changed:
             raise LiveError(f"--set {name}: every trial draws its own from the search space")
+    training = {**PRESETS[preset], **changed}
     if agents is not None:
         training["agents"] = agents
     plan = make_plan(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from simsched.cli.output import json_file, numbered_folder
 from simsched.cli.training_options import SECTIONS, setting_options
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from simsched.live.parts import End
     from simsched.live.plan import Plan
     from simsched.live.training import Progress
+
+OF_EACH_CALL = ("resume", "tensorboard", "video", "json_name")
+"""Options that go with --resume; the others a resumed run has from its folder."""
 
 
 class _Sectioned(click.Command):
@@ -39,7 +43,8 @@ class _Sectioned(click.Command):
 Presets:
   fast        64 agents, one predictor, one trainer, batches of 160: the most
               samples per second on a few cores; the defaults above are its
-  published   the settings of the GA3C paper and its code
+  published   the numbers of the GA3C paper and its code; docs/ga3c.md says
+              what else the original had
   repeatable  by turns in one thread: same seed, same scores
 
 \b
@@ -105,17 +110,18 @@ def train(
     require_training_packages()
     with json_file(json_name) as write:
         if resume is not None:
-            folder, plan = resume, _resumed(resume, game, settings)
+            plan = _resumed(resume)
         else:
             plan = _planned(game, steps, seed, preset, settings)
-            if video is not None:
-                _require_film(plan, video)
-            folder = out if out is not None else numbered_folder("train-{}")
-            _claim(folder)
+        if video is not None:
+            _require_film(plan, video)
+        folder = resume if resume is not None else _claim(out)
         to_stderr = json_name == "-"  # there, only the JSON is on standard output
         result = _run(plan, folder, tensorboard=tensorboard, to_stderr=to_stderr)
-        if video is not None and result["end"] is not None:
+        if video is not None and result["end"] == "complete":
             result["evaluation_score"] = _film(plan, folder, video, to_stderr=to_stderr)
+        elif video is not None and result["end"] is not None:
+            click.echo(f"{video}: not filmed, for the run diverged", err=True)
         text = json.dumps(result, indent=2) + "\n"
         write(text.encode())
         if to_stderr:
@@ -129,6 +135,8 @@ def _planned(
 ) -> "Plan":
     from simsched.cli.training_options import chosen
     from simsched.live.errors import LiveError
+    from simsched.live.ga3c.compiled import require_compilable
+    from simsched.live.ga3c.engines import overlaps
     from simsched.live.ga3c.environment import EnvironmentGroup
     from simsched.live.ga3c.games import canonical_game
     from simsched.live.ga3c.network import build
@@ -139,31 +147,42 @@ def _planned(
     if game is None:
         raise LiveError("--game: say what to train, for example MsPacman or CartPole-v1")
     chosen_settings = Settings(game=canonical_game(game), seed=seed, **chosen(preset, settings))
+    plan = plan_run(chosen_settings, steps)
     # All that can be refused is refused before a folder is made.
-    choose_device(chosen_settings.device)
+    device = choose_device(chosen_settings.device)
     with closing(EnvironmentGroup(chosen_settings, 1)) as group:
+        overlapped = overlaps(chosen_settings, frames=group.frames, device=device)
+        require_compilable(chosen_settings, overlapped=overlapped)
         shape, dtype = group.observation_shape, group.observation_dtype
         build(chosen_settings, shape, dtype, group.actions, seed=0)
-    return plan_run(chosen_settings, steps)
+    return plan
 
 
-def _resumed(folder: Path, game: str | None, settings: dict[str, str | None]) -> "Plan":
+def _resumed(folder: Path) -> "Plan":
     from simsched.live.errors import LiveError
     from simsched.live.run_one import read_run
 
-    given = [name for name, text in settings.items() if text is not None]
-    if game is not None or given:
-        name = "game" if game is not None else given[0].replace("_", "-")
-        raise LiveError(f"--{name}: a resumed run keeps its settings; leave it out")
+    context = click.get_current_context()
+    for name in context.params:
+        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if given and name not in OF_EACH_CALL:
+            raise LiveError(
+                f"--{name.replace('_', '-')}: a resumed run keeps its settings; leave it out"
+            )
     return read_run(folder)
 
 
-def _claim(folder: Path) -> None:
+def _claim(out: Path | None) -> Path:
     from simsched.live.errors import LiveError
 
+    folder = out if out is not None else numbered_folder("train-{}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise LiveError(f"--out {folder}: is there already; name a new folder, or use --resume")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LiveError(f"--out {folder}: the folder cannot be made: {error.strerror}") from error
+    return folder
 
 
 def _run(plan: "Plan", folder: Path, *, tensorboard: bool, to_stderr: bool) -> dict[str, Any]:
@@ -187,22 +206,33 @@ def _run(plan: "Plan", folder: Path, *, tensorboard: bool, to_stderr: bool) -> d
             err=True,
         )
     else:
-        score = "none" if progress.recent_score is None else f"{progress.recent_score:.1f}"
-        click.echo(
-            f"{folder / CURVE}: {end}, {progress.steps:,} steps in {progress.seconds:.1f} s, "
-            f"{progress.episodes:,} episodes, mean score of the last 100: {score}",
-            err=to_stderr,
-        )
+        click.echo(_summary(folder / CURVE, progress), err=to_stderr)
     return {
         "folder": str(folder),
         "game": plan.game,
         "settings": {**plan.training, **plan.hparams[0], "seed": plan.seed},
         "end": end,
+        "reason": progress.reason,
         "steps": progress.steps,
         "episodes": progress.episodes,
         "seconds": progress.seconds,
         "recent_score": progress.recent_score,
     }
+
+
+def _summary(curve: Path, progress: "Progress") -> str:
+    """Return one line on a run that is over."""
+    from simsched.live.training import RECENT
+
+    reason = f" ({progress.reason})" if progress.reason else ""
+    score = ", no episode ended"
+    if progress.recent_score is not None:
+        recent = min(RECENT, progress.episodes)
+        score = f", mean score of the last {recent}: {progress.recent_score:.1f}"
+    return (
+        f"{curve}: {progress.end}{reason}, {progress.steps:,} steps in {progress.seconds:.1f} s, "
+        f"{progress.episodes:,} episodes{score}"
+    )
 
 
 def _require_film(plan: "Plan", video: Path) -> None:
