@@ -119,5 +119,5 @@ def folder_lock(parts: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise LiveError(f"{parts}: another simsched record is writing here") from error
+            raise LiveError(f"{parts}: another simsched process is writing here") from error
         yield

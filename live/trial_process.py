@@ -2,6 +2,7 @@
 
 import signal
 import traceback
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
@@ -61,6 +62,7 @@ def run_trial(task: Task, connection: Connection) -> None:
         return  # the recorder is gone; the last checkpoint stands
     except Exception as error:  # noqa: BLE001 - a boundary: whatever it was, the recorder says it
         report_path = rows_path(task.parts, trial).with_suffix(".error.txt")
-        report_path.write_text(traceback.format_exc())
+        with suppress(OSError):  # the disk may be full; the recorder is told anyway
+            report_path.write_text(traceback.format_exc())
         reason = str(error) if isinstance(error, LiveError) else f"{type(error).__name__}: {error}"
         connection.send(Failure(trial, reason.splitlines()[0]))

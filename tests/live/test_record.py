@@ -204,7 +204,7 @@ def test_two_recorders_do_not_share_a_folder(tmp_path: Path) -> None:
     out = tmp_path / "x.parquet"
     parts = recorder.parts_folder(out)
     parts.mkdir()
-    with folder_lock(parts), pytest.raises(LiveError, match="another simsched record"):
+    with folder_lock(parts), pytest.raises(LiveError, match="another simsched process"):
         run(small_plan(), out)
     assert read_plan(parts) is None
 
