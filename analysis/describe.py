@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from simsched.analysis.cluster_words import drawn_anew, span, without_or_with
 from simsched.analysis.statistics import Row
 from simsched.analysis.wording import count, duration, listing, percent, plural
 from simsched.cluster import NodeKind
@@ -12,7 +13,7 @@ from simsched.traces import shipped
 
 PROGRAM_LENGTH = 60
 """So much of a program's command line stands in a title."""
-MARKS = {"approximate": "*", "censored": "†", "order only": "‡"}
+MARKS = {"approximate": "*", "censored": "†", "order only": "‡", "same trials": "‡"}
 """What stands behind a scheduler's name where a tag holds for some rows only."""
 
 
@@ -29,7 +30,8 @@ def held(row: Row) -> list[str]:
     holds = {
         "approximate": row.approximate,
         "censored": row.censored > 0,
-        "order only": row.order_only,
+        "order only": row.order_only and not row.drawn,
+        "same trials": row.order_only and row.drawn,
     }
     return [name for name, does in holds.items() if does]
 
@@ -54,11 +56,7 @@ def tags(settings: Settings, rows: Sequence[Row], measured: Measured | None = No
         )
         found.append(Tag("censored", MARKS["censored"], text))
     if any(row.order_only for row in rows):
-        text = (
-            "Every replication replays all the recorded trials, so the intervals show what "
-            "the order of the trials does, not what another draw of trials would do."
-        )
-        found.append(Tag("order only", MARKS["order only"], text))
+        found.append(_same_trials(drawn_anew(settings)))
     if settings.resample:
         text = (
             f"Trials are drawn with replacement from the {count(settings.recorded_trials)} "
@@ -96,6 +94,22 @@ def _measured(rows: Sequence[Row], measured: Measured) -> list[Tag]:
         )
         found.append(Tag("censored", MARKS["censored"], text))
     return found
+
+
+def _same_trials(drawn: list[str]) -> Tag:
+    """Return what differs where every replication replays all the recorded trials."""
+    if not drawn:
+        text = (
+            "Every replication replays all the recorded trials, so the intervals show what "
+            "the order of the trials does, not what another draw of trials would do."
+        )
+        return Tag("order only", MARKS["order only"], text)
+    differs = listing(["the order of the trials", *drawn])
+    text = (
+        f"Every replication replays all the recorded trials; {differs} are drawn anew. The "
+        "intervals show what that does, not what another draw of trials would do."
+    )
+    return Tag("same trials", MARKS["same trials"], text)
 
 
 def _origin(settings: Settings) -> Tag:
@@ -175,28 +189,23 @@ def costs(settings: Settings, measured: Measured | None = None) -> str:
 
 
 def node_kinds(settings: Settings) -> str:
-    """Return the kinds of nodes of a cluster file, and what goes wrong with them."""
+    """Return the kinds of nodes in short; the section on the cluster has the whole."""
     fleet = settings.cluster
-    if fleet is None:
-        return speeds(settings)
-    return "; ".join(_kind(kind) for kind in fleet.nodes)
+    return speeds(settings) if fleet is None else "; ".join(_kind(kind) for kind in fleet.nodes)
 
 
 def _kind(kind: NodeKind) -> str:
     said = [f"{kind.count} {kind.name}"]
-    if kind.speed != 1:
-        said.append(f"speed {kind.speed:g}")
-    if kind.price_per_hour:
-        said.append(f"{kind.price_per_hour:g} an hour")
+    said += [f"speed {kind.speed:g}"] * (kind.speed != 1)
+    said += [f"{kind.price_per_hour:g} an hour"] * (kind.price_per_hour > 0)
     failures, spot = kind.failures, kind.spot
     if failures is not None and failures.mean_time_between_s is not None:
-        said.append(f"fails every {duration(failures.mean_time_between_s)}")
+        said.append(f"fails every {span(failures.mean_time_between_s)}")
     if failures is not None and failures.outages:
-        said.append(f"{plural(len(failures.outages), 'recorded outage')}")
+        said.append(plural(len(failures.outages), "recorded outage"))
     if spot is not None:
-        said.append(
-            f"taken back every {duration(spot.mean_time_between_s)}, {spot.notice_s:g} s notice"
-        )
+        notice = without_or_with(spot.notice_s)
+        said.append(f"taken back every {span(spot.mean_time_between_s)}, {notice}")
     return ", ".join(said)
 
 

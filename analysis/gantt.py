@@ -1,30 +1,32 @@
 """A run's schedule as a Gantt chart: nodes are rows, every trial has its colour."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
 from simsched.analysis.bars import BARS, ROWS, Sampled, drawable, kept
-from simsched.analysis.hover import Hover
+from simsched.analysis.cluster_words import NodeGroup, groups
+from simsched.analysis.hover import Hover, named_kind
+from simsched.analysis.node_rows import rows_layout
 from simsched.analysis.palette import (
     AXIS,
+    DOWN,
     FILLS,
     KEY,
-    MUTED,
     ON_TRIAL,
     SHADE,
     SURFACE,
     TEXT,
     TRIAL_COLORS,
-    axis,
     base_layout,
     mixed,
     trial_color,
 )
 from simsched.analysis.plotting import TimeUnit, drawn_at, named, time_axis, time_unit, titled
 from simsched.analysis.series import Columns
-from simsched.analysis.wording import duration, number, percent, plural
+from simsched.analysis.wording import duration, number, percent
 from simsched.results import RunResult, Settings
 from simsched.timeline import KINDS, US_PER_S, Kind
 
@@ -43,10 +45,10 @@ def gantt(
     end_s = run.wall_time_s if end_s is None else end_s
     unit = time_unit(end_s)
     drawn = drawable(run.timeline, end_us=round(end_s * US_PER_S), limit=bars)
-    rows = min(run.nodes, ROWS)
+    rows, kinds = min(run.nodes, ROWS), groups(settings)
     row_px = max(4.0, min(26.0, 800 / rows))
     if isinstance(drawn, Sampled):
-        hatched, traces = False, _picture(drawn, unit)
+        hatched, traces = False, _picture(drawn, unit, kinds)
     else:
         hatched = len(drawn.bars.node) <= HATCHED_BARS and row_px >= 13
         traces = _bars(drawn.bars, Hover(run, settings), unit, hatched)
@@ -54,7 +56,7 @@ def gantt(
     best = _best(run, unit)
     if best is not None:
         figure.add_trace(best)
-    figure.update_layout(_layout(run, rows, row_px, unit, end_s))
+    figure.update_layout(_layout(run, rows, row_px, unit, end_s, kinds))
     facts = f"{duration(run.wall_time_s)}, utilization {percent(run.utilization)}"
     if settings.replications > 1:
         facts += f", replication {run.replication}"
@@ -71,30 +73,37 @@ def _bars(bars: Columns, hover: Hover, unit: TimeUnit, hatched: bool) -> list[go
     return traces
 
 
-def _picture(sampled: Sampled, unit: TimeUnit) -> list[go.Heatmap | go.Bar]:
+def _picture(
+    sampled: Sampled, unit: TimeUnit, kinds: Sequence[NodeGroup]
+) -> list[go.Heatmap | go.Bar]:
     """Return a cell for each node and instant: the trial's colour, and the kind's shade on it."""
     every = sampled.every_us / US_PER_S / unit.seconds
     last = 0 if np.isnan(sampled.trial).all() else int(np.nanmax(sampled.trial))
     colors = min(last + 1, TRIAL_COLORS)
     place = {"x0": every / 2, "dx": every, "y0": 0, "dy": 1, "showscale": False, "ygap": 0.6}
     found = [kind for code, kind in enumerate(KINDS) if (sampled.kind == code).any()]
+    rows = len(sampled.trial)
+    parts = [(kind.first, kind.end, named_kind(kind)) for kind in kinds if kind.first < rows]
     return [
-        go.Heatmap(
-            z=sampled.trial % TRIAL_COLORS,
-            zmin=-0.5,
-            zmax=colors - 0.5,
-            colorscale=_steps([trial_color(trial) for trial in range(colors)]),
-            customdata=sampled.trial,
-            hoverongaps=False,
-            hovertemplate=f"<b>trial %{{customdata}}</b><br>node %{{y}}, %{{x:.4g}} {unit.sign}"
-            "<extra></extra>",
-            **place,
+        *(
+            go.Heatmap(
+                z=sampled.trial[first:end] % TRIAL_COLORS,
+                zmin=-0.5,
+                zmax=colors - 0.5,
+                colorscale=_steps([trial_color(trial) for trial in range(colors)]),
+                customdata=sampled.trial[first:end],
+                hoverongaps=False,
+                hovertemplate=f"<b>trial %{{customdata}}</b><br>node %{{y}}{name}, %{{x:.4g}} "
+                f"{unit.sign}<extra></extra>",
+                **{**place, "y0": first},
+            )
+            for first, end, name in parts or [(0, rows, "")]
         ),
         go.Heatmap(
             z=sampled.kind,
             zmin=-0.5,
             zmax=len(KINDS) - 0.5,
-            colorscale=_steps([_veil(kind) for kind in KINDS]),
+            colorscale=_steps([_veil(kind, kind in found) for kind in KINDS]),
             hoverinfo="skip",
             **place,
         ),
@@ -108,10 +117,10 @@ def _steps(colors: list[str]) -> list[tuple[float, str]]:
     return [(edge / n, color) for place, color in enumerate(colors) for edge in (place, place + 1)]
 
 
-def _veil(kind: Kind) -> str:
+def _veil(kind: Kind, occurs: bool) -> str:
     """Return what lies on a trial's colour where a node does something else than train."""
     if kind == "down":
-        return AXIS
+        return DOWN if occurs else AXIS
     red, green, blue = (int(ON_TRIAL[at : at + 2], 16) for at in (1, 3, 5))
     return f"rgba({red},{green},{blue},{FILLS[kind].shade})"
 
@@ -142,8 +151,8 @@ def _trace(kind: Kind, bars: Columns, unit: TimeUnit, hover: Hover, hatched: boo
 def _color(kind: Kind, trial: int, hatched: bool) -> str:
     """Return a bar's colour: dense charts tell kinds apart by shades, others by hatching."""
     if kind == "down":
-        return AXIS
-    color = trial_color(trial)
+        return DOWN
+    color = KEY if trial < 0 else trial_color(trial)
     return color if hatched else mixed(ON_TRIAL, color, FILLS[kind].shade)
 
 
@@ -154,6 +163,7 @@ def _pattern(kind: Kind) -> dict[str, Any]:
 
 def _legend(kind: Kind, hatched: bool) -> go.Bar:
     color = KEY if hatched else mixed(ON_TRIAL, KEY, FILLS[kind].shade)
+    color = DOWN if kind == "down" else color
     return go.Bar(
         name=kind,
         legendgroup=kind,
@@ -209,9 +219,13 @@ def _best(run: RunResult, unit: TimeUnit) -> go.Scatter | None:
 
 
 def _layout(
-    run: RunResult, rows: int, row_px: float, unit: TimeUnit, end_s: float
+    run: RunResult,
+    rows: int,
+    row_px: float,
+    unit: TimeUnit,
+    end_s: float,
+    kinds: Sequence[NodeGroup],
 ) -> dict[str, Any]:
-    every = max(1, round(18 / row_px))
     wall = run.wall_time_s / unit.seconds
     layout = base_layout(
         barmode="overlay",
@@ -219,16 +233,12 @@ def _layout(
         height=round(rows * row_px + 140),
         uniformtext={"minsize": 9, "mode": "hide"},
         xaxis=time_axis(end_s, unit),
-        yaxis=axis(
-            range=[rows - 0.5, -0.5],
-            tickvals=list(range(0, rows, every)),
-            showgrid=False,
-            automargin=False,
-            title={"text": plural(rows, "node"), "font": {"color": MUTED}},
-            fixedrange=rows <= 16,
-        ),
     )
+    of_rows = rows_layout(rows, row_px, kinds)
+    layout["yaxis"] = of_rows["yaxis"]
+    layout["margin"] |= of_rows.get("margin", {})
     layout["shapes"] = [
+        *of_rows.get("shapes", []),
         {
             "type": "line",
             "x0": wall,

@@ -1,9 +1,18 @@
 """What the bars of a Gantt chart say when they are pointed at."""
 
+from bisect import bisect_right
+
+from simsched.analysis.cluster_words import NodeGroup, groups
+from simsched.analysis.plotting import escaped
 from simsched.analysis.series import Columns
 from simsched.analysis.wording import count, duration, number
 from simsched.results import RunResult, Settings, TrialResult
 from simsched.timeline import US_PER_S, Kind
+
+
+def named_kind(kind: NodeGroup) -> str:
+    """Return what stands behind a node's number, as Plotly's HTML."""
+    return f" ({escaped(kind.name)})"
 
 
 class Hover:
@@ -17,9 +26,14 @@ class Hover:
             for trial in run.trials
             for milestone in trial.curve
         }
+        self._kinds = groups(settings)
+        self._starts = [kind.first for kind in self._kinds]
 
     def rows(self, kind: Kind, bars: Columns) -> list[list[str]]:
-        """Return for each bar: trial, fate, what it is about, from, to and how long."""
+        """Return for each bar: trial, fate, what it is about, from, to and how long.
+
+        Where there are several kinds of nodes, what is to be said of the node's comes last.
+        """
         return [
             [
                 str(trial),
@@ -28,8 +42,10 @@ class Hover:
                 duration(start_us / US_PER_S),
                 duration(end_us / US_PER_S),
                 duration((end_us - start_us) / US_PER_S),
+                *self._kind_of(node),
             ]
-            for trial, start_us, end_us, step in zip(
+            for node, trial, start_us, end_us, step in zip(
+                bars.node.tolist(),
                 bars.trial.tolist(),
                 bars.start_us.tolist(),
                 bars.end_us.tolist(),
@@ -40,9 +56,16 @@ class Hover:
 
     def template(self, kind: Kind) -> str:
         """Return the kind's hover template over the columns of `rows`."""
-        head = "" if kind == "down" else "<b>trial %{customdata[0]}</b> (%{customdata[1]})<br>"
+        alone = kind in ("down", "grace")
+        head = "" if alone else "<b>trial %{customdata[0]}</b> (%{customdata[1]})<br>"
+        node = f"node %{{y}}{'%{customdata[6]}' if self._kinds else ''}"
         times = "%{customdata[3]} to %{customdata[4]} (%{customdata[5]})"
-        return f"{head}<b>{kind}</b> %{{customdata[2]}}<br>node %{{y}}, {times}<extra></extra>"
+        return f"{head}<b>{kind}</b> %{{customdata[2]}}<br>{node}, {times}<extra></extra>"
+
+    def _kind_of(self, node: int) -> list[str]:
+        if not self._kinds:
+            return []
+        return [named_kind(self._kinds[bisect_right(self._starts, node) - 1])]
 
     def _fate(self, trial: int) -> str:
         found = self._trials.get(trial)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from simsched.analysis.glossary import kinds_spent, occupied
 from simsched.analysis.palette import TEXT, axis, base_layout
 from simsched.analysis.plotting import (
     Line,
@@ -30,6 +31,8 @@ ALONE_PX = 240
 """Height of the panel where there is only one."""
 GAP_PX = 30
 """Room between two panels, where the scheduler's name stands."""
+OF_ALL = " The chart is of all nodes; the percentages are of those in service."
+"""Said where nodes were out of service."""
 OCCUPIED = tuple(kind for kind in KINDS if kind not in NOT_OCCUPIED)
 
 
@@ -53,11 +56,13 @@ def utilization(
         xaxis=time_axis(end_s, unit, anchor=f"y{len(shown)}", domain=[0, 1]), hoverdistance=30
     )
     several = any(len(line.runs) > 1 for line in shown)
+    spent = kinds_spent(line.runs[0] for line in shown)
     return titled(
         figure,
         "Node utilization over time",
-        "Solid: share of the nodes that train. Faint: nodes taken by starts, saves, loads and "
-        f"waiting.{' Replication 0.' if several else ''}",
+        "Solid: share of the nodes that train. Faint: nodes taken by "
+        f"{occupied(spent, train=False)}.{OF_ALL if 'down' in spent else ''}"
+        f"{' Replication 0.' if several else ''}",
     )
 
 

@@ -1,6 +1,6 @@
 """The HTML of a report's page, piece by piece. Every text from outside is escaped here."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from html import escape
 
 from simsched.analysis.describe import (
@@ -13,12 +13,14 @@ from simsched.analysis.describe import (
     subject,
     tags,
 )
+from simsched.analysis.glossary import explained
 from simsched.analysis.page_charts import Chart, Place, kinds
-from simsched.analysis.palette import FILLS, LINE_COLORS, Style
+from simsched.analysis.palette import DOWN, FILLS, LINE_COLORS, Style
 from simsched.analysis.statistics import Row
 from simsched.analysis.tables import ALL_COLUMNS, by_scheduler, columns, is_sweep
 from simsched.analysis.wording import count, plural
 from simsched.results import Measured, Settings
+from simsched.timeline import Kind
 
 NODES_NAMED = 32
 """So many nodes are named in the list of settings."""
@@ -29,39 +31,6 @@ _METERS: dict[str, Callable[[Row], float]] = {
     "α %": lambda row: row.completion_rate.mean,
 }
 """Columns whose cells carry a small bar."""
-
-_WORDS = (
-    ("wall time", "From the first start to the end of the last trial."),
-    ("utilization", "Node time spent on training, of all time in service."),
-    ("occupancy", "Node time that is not idle: training, starts, saves, loads and waiting."),
-    (
-        "α, completion rate",
-        "Training done, of what all trials would take at full length.",
-    ),
-    (
-        "best score",
-        "The best at any milestone. A score is the mean since the milestone before.",
-    ),
-    ("time to best", "When the best score of the search was reported."),
-    (
-        "preemptions",
-        "How often a node was taken from an unfinished trial, to come back later or be dropped.",
-    ),
-    ("node-hours", "The nodes' time in service: what the cluster costs."),
-    ("cost", "The nodes' time in service at their prices."),
-    (
-        "redo",
-        "Node time spent on training again what was lost with a node, of all time in service.",
-    ),
-)
-_MEASURED_WORDS = (
-    ("CPU use", "Of a node's cores, whoever kept them busy: 100 % is all of them."),
-    ("GPU use", "Share of the time in which a node's whole GPU was busy, whoever shares it."),
-    (
-        "GPU memory",
-        "Of the whole GPU; of the node's own worker where nodes share a GPU and that can be told.",
-    ),
-)
 
 
 def chips(found: Iterable[Tag]) -> str:
@@ -187,17 +156,20 @@ def kinds_legend(found: Sequence[Place]) -> str:
     """Return what hatching and shades mean in the Gantt charts."""
     lists = []
     for hatched, css in ((True, "hatch"), (False, "shade")):
-        items = [
-            f'<li><span class="kind {css}-{kind}"'
-            + ("" if hatched else f' style="--shade-of:{FILLS[kind].shade}"')
-            + f"></span>{kind}</li>"
-            for kind in kinds(found, hatched=hatched)
-        ]
+        items = [f"<li>{_swatch(kind, css)}{kind}</li>" for kind in kinds(found, hatched=hatched)]
         if items:
             star = '<li><span class="star">★</span>best score</li>'
             lists.append(f'<ul class="legend" aria-label="Kinds">{"".join(items)}{star}</ul>')
     both = '<p class="aside">Where there are too many bars for hatching, shades stand for it:</p>'
     return both.join(lists)
+
+
+def _swatch(kind: Kind, css: str) -> str:
+    """Return a bar as the charts have it."""
+    if kind == "down":
+        return f'<span class="kind" style="background:{DOWN}"></span>'
+    shade = f' style="--shade-of:{FILLS[kind].shade}"' if css == "shade" else ""
+    return f'<span class="kind {css}-{kind}"{shade}></span>'
 
 
 def section(identifier: str, heading: str, intro: str, content: str) -> str:
@@ -234,8 +206,16 @@ def place_choice(found: Sequence[Place]) -> str:
     )
 
 
-def notes(settings: Settings, rows: Sequence[Row], measured: Measured | None = None) -> str:
-    """Return what the figures rest on, what the schedulers say, and what the words mean."""
+def notes(
+    settings: Settings,
+    rows: Sequence[Row],
+    measured: Measured | None = None,
+    spent: Collection[Kind] = (),
+) -> str:
+    """Return what the figures rest on, what the schedulers say, and what the words mean.
+
+    `spent` are the kinds of time that nodes spent at all.
+    """
     items = [
         f'<dt id="tag-{_slug(tag.name)}"><span class="chip {_slug(tag.name)}">'
         f"{escape(tag.name)}</span></dt><dd>{escape(tag.text)}</dd>"
@@ -244,7 +224,7 @@ def notes(settings: Settings, rows: Sequence[Row], measured: Measured | None = N
     for scheduler, group in by_scheduler(rows).items():
         said = dict.fromkeys(note for row in group for note in row.notes)
         items += [f"<dt>{escape(scheduler)}</dt><dd>{escape(note)}</dd>" for note in said]
-    known = _WORDS if measured is None else (*_WORDS, *_MEASURED_WORDS)
+    known = explained(spent, measured=measured is not None)
     words = "".join(f"<dt>{word}</dt><dd>{text}</dd>" for word, text in known)
     return (
         f'<dl class="notes">{"".join(items)}</dl>'

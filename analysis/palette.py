@@ -61,6 +61,8 @@ ON_TRIAL = "#14181f"
 """Text and hatching on a trial's colour, on either page."""
 KEY = "#b6bfcc"
 """What stands for any trial's colour in a legend."""
+DOWN = "#7d8797"
+"""A node that is out of service, on either page: darker than any trial, and of no hue."""
 
 FILLS: dict[Kind, Fill] = {
     "train": Fill("", 0.0, 0.0),
@@ -71,7 +73,7 @@ FILLS: dict[Kind, Fill] = {
     "wait": Fill("-", 0.35, 0.15),
     "held": Fill("|", 0.35, 0.15),
     "grace": Fill("+", 0.35, 0.15),
-    "down": Fill("x", 0.6, 0.0),
+    "down": Fill("", 0.0, 0.0),
     "idle": Fill("", 0.0, 0.0),
 }
 

@@ -12,6 +12,7 @@ from plotly.offline import get_plotlyjs
 
 from simsched.analysis import page_parts as parts
 from simsched.analysis.describe import sentence, tags, title
+from simsched.analysis.glossary import kinds_spent
 from simsched.analysis.page_cards import cards, live_cards
 from simsched.analysis.page_charts import (
     Chart,
@@ -21,6 +22,7 @@ from simsched.analysis.page_charts import (
     sweep_charts,
     usage_charts,
 )
+from simsched.analysis.page_cluster import cluster_section
 from simsched.analysis.palette import DARK, LINE_COLORS
 from simsched.analysis.statistics import AnalysisError, summarize
 from simsched.analysis.sweeps import key as sweep_key
@@ -60,7 +62,8 @@ def report_html(comparison: Comparison) -> str:
     found, left_out = places(comparison)
     key = parts.legend(sweep_key(comparison)) if sweeps else ""
     use = usage_charts(comparison)
-    sections = _sections(found, sweeps, key, left_out, use)
+    sections = cluster_section(settings, measured)
+    sections += _sections(found, sweeps, key, left_out, use)
     charts = sweeps + [chart for place in found for chart in _all_charts(place)] + use
     return Template(_asset("report.html")).substitute(
         title=escape(title(settings, measured)),
@@ -70,7 +73,7 @@ def report_html(comparison: Comparison) -> str:
         table=parts.table(rows),
         navigation="".join(f'<a href="#{name}">{escape(head)}</a>' for name, head, _ in sections),
         sections="".join(html for _, _, html in sections),
-        notes=parts.notes(settings, rows, measured),
+        notes=parts.notes(settings, rows, measured, kinds_spent(comparison.runs)),
         settings=parts.settings_list(settings, measured),
         version=escape(settings.version),
         colors=_colors(),

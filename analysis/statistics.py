@@ -7,6 +7,7 @@ from typing import TypeAlias
 import msgspec
 from scipy.special import stdtrit
 
+from simsched.analysis.cluster_words import drawn_anew
 from simsched.errors import SimschedError
 from simsched.results import Comparison, RunResult, Settings
 
@@ -68,7 +69,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     lost: int = 0
     """Trials over all replications that were given up after failures."""
     order_only: bool
-    """Each replication replays every recorded trial: only their order differs."""
+    """Each replication replays every recorded trial, in another order."""
+    drawn: bool = False
+    """Each replication has other outages, or stragglers."""
     synthetic: bool
     """The curves were generated, not recorded."""
     notes: tuple[str, ...]
@@ -146,6 +149,7 @@ def _row(settings: Settings, runs: Sequence[RunResult]) -> Row:
         censored=sum(run.censored for run in runs),
         lost=sum(trial.fate == "lost" for run in runs for trial in run.trials),
         order_only=every_trial and len(runs) > 1,
+        drawn=bool(drawn_anew(settings)),
         synthetic=settings.synthetic,
         notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
     )

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from analysis_cluster import FULL, on, run_of
 from analysis_runs import KNOWN, comparison
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from simsched.analysis import write_report
+from simsched.results import Comparison
 
 CHROMIUM = next(
     (
@@ -42,13 +44,14 @@ DRAWN = """
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Reports to open: one cluster, a sweep, and one too large for bars."""
+    """Reports to open: one cluster, a sweep, one too large for bars, and an unreliable one."""
     folder = tmp_path_factory.mktemp("reports")
     one = comparison(["hypertrick", "pbt"], replications=2, recorded_trials=16)
     write_report(one, folder / "one.html")
     write_report(comparison(KNOWN[:2], nodes=(2, 8)), folder / "sweep.html")
     large = comparison(KNOWN[:2], nodes=(128,), workers=(1000,), phases=27)
     write_report(large, folder / "large.html")
+    write_report(Comparison(on(FULL), (run_of(FULL.size),)), folder / "cluster.html")
     return folder
 
 
@@ -94,13 +97,14 @@ def opened(browser: Browser, path: Path, width: int = 1280, scheme: str = "light
     return Opened(context, path)
 
 
-@pytest.mark.parametrize("name", ["one.html", "sweep.html", "large.html"])
+@pytest.mark.parametrize("name", ["one.html", "sweep.html", "large.html", "cluster.html"])
 def test_every_chart_is_drawn_offline_and_without_complaint(
     browser: Browser, folder: Path, name: str
 ) -> None:
     it = opened(browser, folder / name)
     drawn = it.page.evaluate(DRAWN)
-    assert len(drawn) == {"one.html": 6, "sweep.html": 9, "large.html": 6}[name]
+    count = {"one.html": 6, "sweep.html": 9, "large.html": 6, "cluster.html": 4}
+    assert len(drawn) == count[name]
     assert [each for each in drawn if not each[1] or each[2] < 2] == []
     assert it.complaints == []
     outside = [url for url in it.requests if not url.startswith(("file:", "data:", "blob:"))]
@@ -110,7 +114,7 @@ def test_every_chart_is_drawn_offline_and_without_complaint(
 
 @pytest.mark.parametrize("width", [360, 1280, 3840])
 def test_the_page_never_scrolls_sideways(browser: Browser, folder: Path, width: int) -> None:
-    for name in ("one.html", "sweep.html"):
+    for name in ("one.html", "sweep.html", "cluster.html"):
         it = opened(browser, folder / name, width)
         wide, charts = it.page.evaluate(
             "[document.documentElement.scrollWidth,"
@@ -192,6 +196,21 @@ def check_that_a_bar_says_what_it_is(it: Opened) -> None:
     assert "trial 0" in text
     assert "node 0" in text
     assert "phase 1 of 10" in text
+
+
+def test_a_bar_names_the_kind_of_its_node(browser: Browser, folder: Path) -> None:
+    it = opened(browser, folder / "cluster.html")
+    it.page.locator("#gantt-0-0").scroll_into_view_if_needed()
+    labels = it.page.locator("#gantt-0-0 .ytick text").all_text_contents()
+    assert labels == ["own 0", "1", "spot 2", "3", "4", "5", "6", "spare 7"]
+    box = it.page.locator("#gantt-0-0 .bars .point path").nth(2).bounding_box()
+    assert box is not None
+    it.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    it.page.wait_for_selector("#gantt-0-0 .hoverlayer .hovertext")
+    text = it.page.locator("#gantt-0-0 .hoverlayer").text_content()
+    assert text is not None
+    assert "node 1 (own)" in text
+    assert it.complaints == []
 
 
 def check_that_type_and_charts_grow_with_the_screen(it: Opened) -> None:
