@@ -35,7 +35,7 @@ def read_cluster(name: str, label: str = "--cluster") -> Fleet:
         SimschedError: file, line, key and value, and what would be right.
     """
     known = presets()
-    if name in known and not Path(name).exists():
+    if name in known:
         return _fleet(read_toml(Path(str(files("simsched.clusters") / f"{name}.toml"))))
     path = Path(name)
     if path.suffix != ".toml":

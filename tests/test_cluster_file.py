@@ -236,3 +236,12 @@ def test_a_name_that_is_none() -> None:
     )
     with pytest.raises(SimschedError, match=r"--cluster none.toml: there is no such file"):
         read_cluster("none.toml")
+
+
+def test_a_folder_of_the_same_name_does_not_hide_what_comes_with_simsched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = read_cluster("workstation")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "workstation").mkdir()
+    assert read_cluster("workstation") == expected
