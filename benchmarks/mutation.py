@@ -42,7 +42,8 @@ TESTS = (
     "testing/test_planted_gaps.py", "testing/test_planted_settings.py",
     "testing/test_planted_world.py", "testing/test_survivors_coordinator.py",
     "testing/test_survivors_failures.py", "testing/test_survivors_schedulers.py",
-    "testing/test_swarm_found.py", "test_quantile.py", "testing/test_some_swarm.py",
+    "testing/test_swarm_found.py", "test_quantile.py", "test_waiting.py",
+    "testing/test_some_swarm.py",
 )  # fmt: skip
 SELECTED = "not simulation and not Three and not More"
 """Enough of them: whole simulations and second settings take long and catch no more."""

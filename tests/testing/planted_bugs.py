@@ -215,7 +215,7 @@ CONTROL_PLANE = [
         '"redo"', '"train"',
         world("random", "failing"), "node time"),
     Bug("the last moments of a worker that dies are not booked as they were", Ledger, "_failed",
-        "self._close_leg(event)", "self._stop_doing(event.node, event.at)",
+        "self._ends_saving(event)", "self._stop_doing(event.node, event.at)",
         world("random", "failing"), "node time"),
     Bug("a worker that is ended on its second way is booked as training", Ledger, "_command",
         'kind = "redo"', "pass",
