@@ -151,7 +151,8 @@ class Trial:
 
     def milestones(self):
         """Report the milestone if this row reaches it: one row can reach several."""
-        if self.count() >= self.until:
+        known = self.last_score is not None and self.last_count >= self.until
+        if not known and self.count() >= self.until:
             self.used_up()
         while self.last_count >= self.until:
             self.report(self.last_score)
