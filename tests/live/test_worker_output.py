@@ -49,11 +49,11 @@ def test_long_lines_are_cut_with_a_note(chunk: int) -> None:
 
 @settings(deadline=None)
 @given(
-    st.lists(st.sampled_from([b"ab", b"\n", b"\r", b"\r\n", b"\xc3", b"\xa9", b"z" * 40_000])),
+    st.lists(st.sampled_from([b"ab", b"\n", b"\r", b"\r\n", b"\xc3", b"\xa9", b"z"])),
     st.lists(st.integers(0, 1000), max_size=8),
 )
 def test_where_the_chunks_end_does_not_matter(parts: list[bytes], places: list[int]) -> None:
-    text = b"".join(parts)
+    text = b"".join(part.replace(b"z", b"z" * 40_000) for part in parts)  # too long to be shown
     # Thousandths of a long text, bytes of a short one.
     cuts = sorted(min(len(text), max(p, p * len(text) // 1000)) for p in places)
     chunks = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
