@@ -262,12 +262,12 @@ def command(settings: Settings) -> list[list[str]]:
         ["--unit", settings.unit],
         *(
             [option, _exact(cost_s)]
-            for option, cost_s in (
-                ("--start-cost", settings.start_s),
-                ("--save-cost", settings.save_s),
-                ("--load-cost", settings.load_s),
+            for option, name, cost_s in (
+                ("--start-cost", "start_s", settings.start_s),
+                ("--save-cost", "save_s", settings.save_s),
+                ("--load-cost", "load_s", settings.load_s),
             )
-            if cost_s > 0 and settings.cluster is None
+            if (cost_s > 0 if settings.cluster is None else name in settings.given_costs)
         ),
         ["--checkpoints", settings.checkpoints] if settings.checkpoints != "scheduler" else [],
         ["--preemption", settings.preemption] if settings.preemption != "eager" else [],

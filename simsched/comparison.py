@@ -2,7 +2,7 @@
 
 import operator
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -34,9 +34,9 @@ def simulate(
     phases: int = 4,
     phase_length: int | None = None,
     unit: Unit = "steps",
-    start_s: float = 0.0,
-    save_s: float = 0.0,
-    load_s: float = 0.0,
+    start_s: float | None = None,
+    save_s: float | None = None,
+    load_s: float | None = None,
     node_speeds: Sequence[float] = (1.0,),
     cluster: str | Path | Fleet | None = None,
     checkpoints: str = "scheduler",
@@ -60,13 +60,13 @@ def simulate(
         phase_length: of a phase, in `unit`; by default the longest that fits every complete
             recorded trial, rounded down to two digits.
         unit: what progress is counted in.
-        start_s: seconds to start a worker.
-        save_s: seconds to save a checkpoint.
-        load_s: seconds to load one.
+        start_s: seconds to start a worker; the cluster's by default, 0 without one.
+        save_s: seconds to save a checkpoint, likewise; beside the transfer to a cluster's store.
+        load_s: seconds to load one, likewise.
         node_speeds: speed factor of each node, taken round and round.
         cluster: a cluster file, the name of one that comes with simsched, or a `Fleet`: nodes
-            and costs come from it, and what goes wrong; `nodes`, `node_speeds` and the costs
-            above are not looked at then.
+            and costs come from it, and what goes wrong; `nodes` and `node_speeds` are not
+            looked at then.
         checkpoints: when trials are saved: "scheduler" (as it needs), "milestone", "every:10m",
             or "young" or "daly", the best interval by their formulas for the cluster's failures;
             "daly:24h" says how far these are apart.
@@ -95,9 +95,12 @@ def simulate(
     elif isinstance(schedulers, str):
         schedulers = (schedulers,)
     fleet = cluster if isinstance(cluster, Fleet | None) else read_cluster(str(cluster))
+    costs = {"start_s": start_s, "save_s": save_s, "load_s": load_s}
+    given = {name: cost for name, cost in costs.items() if cost is not None}
     if fleet is not None:
+        all_costs = msgspec.structs.replace(fleet.costs, **given)
+        fleet = msgspec.structs.replace(fleet, costs=all_costs)
         nodes, node_speeds = fleet.size, (1.0,)
-        start_s, save_s, load_s = fleet.costs.start_s, fleet.costs.save_s, fleet.costs.load_s
     settings = Settings(
         version=__version__,
         traces=name_of(recorded),
@@ -114,9 +117,7 @@ def simulate(
         phases=_whole_number("phases", phases),
         phase_length=_whole_number("phase-length", 1 if phase_length is None else phase_length),
         unit=unit,
-        start_s=start_s,
-        save_s=save_s,
-        load_s=load_s,
+        **{name: _cost_s(name, given, fleet) for name in costs},
         replications=_whole_number("replications", replications),
         resample=resample,
         seed=_whole_number("seed", seed),
@@ -124,6 +125,7 @@ def simulate(
         checkpoints=checkpoints,
         preemption=preemption,
         cluster_name=None if cluster is None else _name_of_cluster(cluster),
+        given_costs=() if fleet is None else tuple(given),
     )
     _check(settings, jobs)
     if phase_length is None:
@@ -148,6 +150,10 @@ def simulate(
         runs.append(result)
         report_progress(len(runs), len(todo))
     return Comparison(settings, tuple(runs))
+
+
+def _cost_s(name: str, given: Mapping[str, float], fleet: Fleet | None) -> float:
+    return given.get(name, 0.0) if fleet is None else getattr(fleet.costs, name)
 
 
 def _name_of_cluster(cluster: str | Path | Fleet) -> str:

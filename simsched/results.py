@@ -104,6 +104,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cluster: Fleet | None = None
     """What a cluster file said; None where it was not asked for."""
     cluster_name: str | None = None
+    given_costs: tuple[str, ...] = ()
+    """Those of `start_s`, `save_s`, `load_s` that were given in place of the cluster's."""
     checkpoints: str = "scheduler"
     preemption: Literal["eager", "lazy"] = "eager"
 

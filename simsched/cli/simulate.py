@@ -8,15 +8,13 @@ import click
 
 from simsched.checkpointing import parse_saving
 from simsched.cli.config import config_option, in_file, overruled, refusal, refuse_beside
-from simsched.cli.measured_costs import measured_costs
+from simsched.cli.costs import COST_OPTIONS, chosen_costs
 from simsched.cli.options import Seconds, SpeedList, Text, Whole, WholeList
 from simsched.cli.output import is_terminal, json_file, new_folder, progress_bar, undone_when_killed
 from simsched.comparison import DEFAULT_SCHEDULERS, UNITS
 from simsched.comparison import simulate as run_simulation
 from simsched.errors import SimschedError
 from simsched.results import Comparison
-
-_COSTS = ("start_cost", "preemption_cost", "save_cost", "load_cost")
 
 
 @click.command(
@@ -91,9 +89,7 @@ Examples:
 )
 @click.option("--save-cost", type=Seconds(), help="Time to save a checkpoint.  [default: 0]")
 @click.option("--load-cost", type=Seconds(), help="Time to load a checkpoint.  [default: 0]")
-@click.option(
-    "--start-cost", type=Seconds(), default=0.0, help="Time to start a worker.  [default: 0]"
-)
+@click.option("--start-cost", type=Seconds(), help="Time to start a worker.  [default: 0]")
 @click.option(
     "--node-speeds",
     type=SpeedList(),
@@ -106,7 +102,8 @@ Examples:
     "--cluster",
     type=Text("FILE"),
     help="A cluster file (nodes, prices, costs, what goes wrong), or one that comes with simsched: "
-    "workstation, server, spot-fleet. In place of --nodes, --node-speeds and the costs.",
+    "workstation, server, spot-fleet. In place of --nodes and --node-speeds; costs given here win "
+    "over the cluster's.",
 )
 @click.option(
     "--checkpoints",
@@ -129,7 +126,8 @@ Examples:
 @click.option(
     "--costs-from",
     type=Text("RUN"),
-    help="Start, save and load cost what they cost in a live run: its folder.",
+    help="Start, save and load cost what they cost in a live run: its folder. Costs given by the "
+    "options above win.",
 )
 @click.option(
     "--replications",
@@ -178,9 +176,6 @@ def simulate(
     game: str | None,
     trace_file: str | None,
     schedulers: tuple[str, ...],
-    preemption_cost: float | None,
-    save_cost: float | None,
-    load_cost: float | None,
     **options: Any,
 ) -> None:
     """Rehearse a search on a simulated cluster and compare schedulers.
@@ -197,34 +192,19 @@ def simulate(
         trace_file = None
     if game is not None and trace_file is not None:
         raise click.UsageError("--game and --traces exclude each other: name one set of curves")
-    if overruled("preemption_cost", "save_cost", "load_cost"):
-        preemption_cost = None
-    save_cost = None if overruled("save_cost", "preemption_cost") else save_cost
-    load_cost = None if overruled("load_cost", "preemption_cost") else load_cost
-    if preemption_cost is not None and (save_cost is not None or load_cost is not None):
-        reason = "already sets --save-cost and --load-cost"
-        raise refusal("preemption_cost", reason) or click.UsageError(f"--preemption-cost {reason}")
-    half = (preemption_cost or 0.0) / 2
     if overruled("cluster", "nodes", "node_speeds"):
         options["cluster"] = None
     else:
-        refuse_beside("cluster", "nodes", "node_speeds", *_COSTS, "costs_from")
-    refuse_beside("costs_from", *_COSTS)
+        refuse_beside("cluster", "nodes", "node_speeds")
     _check_policy(options["checkpoints"])
-    start = options.pop("start_cost")
-    save = half if save_cost is None else save_cost
-    load = half if load_cost is None else load_cost
-    if (run := options.pop("costs_from")) is not None and options["cluster"] is None:
-        start, save, load = measured_costs(Path(run))
+    said = {name: options.pop(name) for name in COST_OPTIONS}
+    options |= chosen_costs(options["cluster"], **said)
     curves = _curves(game, trace_file)
     with undone_when_killed(), new_folder(out) as target, json_file(json_name) as write_json:
         with progress_bar() as progress:
             comparison = run_simulation(
                 curves,
                 schedulers=schedulers or None,
-                start_s=start,
-                save_s=save,
-                load_s=load,
                 journals=target.scratch / "journals",
                 progress=progress,
                 **options,

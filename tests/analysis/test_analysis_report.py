@@ -191,7 +191,7 @@ def test_the_command_line_says_the_settings_again(changes: dict[str, Any]) -> No
     assert words[:2] == ["simsched", "simulate"]
     read = simulate.make_context("simulate", words[2:]).params
     assert (read["game"] or read["trace_file"]) == given.traces
-    costs = (read["start_cost"], read["save_cost"] or 0, read["load_cost"] or 0)
+    costs = tuple(read[f"{name}_cost"] or 0 for name in ("start", "save", "load"))
     assert costs == (given.start_s, given.save_s, given.load_s)
     same = (
         "nodes", "workers", "schedulers", "phases", "phase_length", "unit", "node_speeds",

@@ -81,14 +81,10 @@ def test_the_command_line_wins_over_the_file(simsched: Run) -> None:
 @pytest.mark.parametrize(
     ("text", "arguments", "said"),
     [
-        ('cluster = "one.toml"', ["--save-cost", 4],
-         "line 2: cluster: --cluster and --save-cost exclude each other"),
-        ('cluster = "one.toml"', ["--costs-from", "live"],
-         "line 2: cluster: --cluster and --costs-from exclude each other"),
-        ('cluster = "one.toml"\nsave-cost = 3', [],
-         "line 3: save-cost: --cluster and --save-cost exclude each other"),
-        ('costs-from = "live"\nload-cost = 3', [],
-         "line 3: load-cost: --costs-from and --load-cost exclude each other"),
+        ('cluster = "one.toml"\nnode-speeds = [1, 2]', [],
+         "line 3: node-speeds: --cluster and --node-speeds exclude each other"),
+        ("preemption-cost = 3\nload-cost = 3", [],
+         "line 2: preemption-cost: already sets --save-cost and --load-cost"),
         ('checkpoints = "hourly"', [], "line 2: checkpoints: 'hourly' is no policy; there are: "),
     ],
 )  # fmt: skip
