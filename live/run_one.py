@@ -41,6 +41,8 @@ from simsched.traces import TraceSet, write
 CURVE = "curve.parquet"
 HPARAMS = ("learning_rate", "t_max", "gamma")
 """Settings that the curve's file holds as hyperparameters."""
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C, what a cluster's batch system sends, and a closed terminal."""
 MOST_STEPS = 10**15
 """More agent steps than any machine will ever take."""
 
@@ -78,7 +80,7 @@ def run(
 ) -> End | None:
     """Train the run in a folder, from its checkpoint if it has one.
 
-    Ctrl-C once saves and stops; twice stops at once, the last checkpoint stands.
+    Ctrl-C or SIGTERM once saves and stops; twice stops at once, the last checkpoint stands.
 
     Args:
         plan: what to train.
@@ -165,7 +167,7 @@ def command(plan: Plan) -> str:
 
 @contextmanager
 def _stop_on_interrupt() -> Iterator[threading.Event]:
-    """Give an event that Ctrl-C sets the first time; the second time it interrupts."""
+    """Give an event that a signal to stop sets the first time; the second time it interrupts."""
     stopped = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stopped
@@ -177,11 +179,14 @@ def _stop_on_interrupt() -> Iterator[threading.Event]:
         stopped.set()
         return None
 
-    before = signal.signal(signal.SIGINT, stop)
+    ignored = signal.SIG_IGN  # as nohup does
+    handled = [number for number in STOPS if signal.getsignal(number) != ignored]
+    before = [signal.signal(number, stop) for number in handled]
     try:
         yield stopped
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in zip(handled, before, strict=True):
+            signal.signal(number, handler)
 
 
 def play(plan: Plan, folder: Path, video: Path, *, greedy: bool = False) -> float:

@@ -103,7 +103,7 @@ def train(
     """Train one agent with GA3C.
 
     Keeps the score of every episode as a learning curve that `simsched simulate --traces` reads,
-    and checkpoints. Ctrl-C saves and stops; --resume goes on.
+    and checkpoints. Ctrl-C (or SIGTERM) saves and stops; --resume goes on.
     """
     from simsched.live.machine import require_training_packages
 

@@ -93,7 +93,8 @@ def test_the_same_seed_gives_the_same_curve(tmp_path: Path) -> None:
     np.testing.assert_array_equal(first.steps, second.steps)
 
 
-def test_ctrl_c_saves_and_resume_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_stop_saves_and_resume_goes_on(number: signal.Signals, tmp_path: Path) -> None:
     rows = tmp_path / "a" / "trial-0000.jsonl"
     with subprocess.Popen(
         command(*QUICK, "--steps", "30000", "--out", "a"),
@@ -104,7 +105,7 @@ def test_ctrl_c_saves_and_resume_goes_on(tmp_path: Path) -> None:
             assert time.monotonic() < deadline
             assert process.poll() is None
             time.sleep(0.02)
-        os.killpg(process.pid, signal.SIGINT)
+        os.killpg(process.pid, number)
         said = process.communicate(timeout=60)[1]
     assert process.returncode == 130, said
     assert "Interrupted and saved after" in said
