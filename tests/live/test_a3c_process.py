@@ -56,7 +56,7 @@ def test_it_learns_counts_exactly_changes_and_names_who_was_killed() -> None:
     worker = Worker(cartpole(2, seed=0))
     rows = train_until_learned(worker, score=60, within_steps=60_000)
     scores = [row.score for row in rows]
-    assert np.mean(scores[:5]) < 60  # by the tenth it may have learned already
+    assert min(scores[:5]) < 60  # their mean may be more: the other agent has learned meanwhile
     assert [row.episodes for row in rows] == list(range(1, len(rows) + 1))
     assert all(a.steps <= b.steps and a.seconds <= b.seconds for a, b in pairwise(rows))
     # CartPole pays 1 a step: finished episodes and those in flight make up all steps.
