@@ -155,7 +155,8 @@ def undone_when_killed() -> Iterator[None]:
     def leave(number: int, _frame: object) -> NoReturn:
         raise SystemExit(128 + number)
 
-    numbers = (signal.SIGTERM, signal.SIGHUP)
+    ignored = signal.SIG_IGN  # as nohup does
+    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != ignored]
     before = [signal.signal(number, leave) for number in numbers]
     try:
         yield

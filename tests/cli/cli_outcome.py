@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 SCRIPT = Path(sys.executable).with_name("simsched")
+PATIENCE_S = 300
+"""How long something may take on a busy machine that is a matter of a second or two."""
 UNIT_S = {"µs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -52,7 +54,7 @@ def in_process_of_its_own(*arguments: object, **options: Any) -> Outcome:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=2 * PATIENCE_S,
         check=False,
         **options,
     )

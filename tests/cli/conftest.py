@@ -1,12 +1,13 @@
 """The command line as tests call it: in this process, in a folder of its own."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_outcome import Outcome
+from cli_process import end_all
 
 from simsched.cli import main
 
@@ -19,6 +20,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "80")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    yield
+    end_all()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Where results go: new or empty folders and JSON files; nothing is overwritten or half done."""
 
 import os
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -9,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from cli_curves import ladder
-from cli_outcome import SCRIPT, Outcome, tree
+from cli_outcome import PATIENCE_S, Outcome, tree
+from cli_process import start
 
 Run = Callable[..., Outcome]
 RUN = ("simulate", "--traces", "a.csv", "--scheduler", "random")
@@ -114,12 +114,8 @@ def test_what_is_written_others_may_read_as_the_umask_says(simsched: Run, here: 
 
 
 def test_runs_at_the_same_time_get_folders_of_their_own(here: Path) -> None:
-    command = [str(SCRIPT), *RUN]
-    together = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]
-    ends = [process.communicate(timeout=60) for process in together]
+    together = [start(*RUN) for _ in range(3)]
+    ends = [process.communicate(timeout=PATIENCE_S) for process in together]
     assert [process.returncode for process in together] == [0, 0, 0]
     told = sorted(out.splitlines()[-1] for out, _ in ends)
     assert told == [f"report: runs/simulate-{n}/report.html" for n in (1, 2, 3)]
@@ -168,9 +164,10 @@ def test_a_device_stays_a_device(simsched: Run) -> None:
 def test_a_named_pipe_gets_the_json(simsched: Run, here: Path) -> None:
     os.mkfifo(here / "pipe")
     heard: list[bytes] = []
-    listener = threading.Thread(target=lambda: heard.append((here / "pipe").read_bytes()))
+    listen = lambda: heard.append((here / "pipe").read_bytes())  # noqa: E731
+    listener = threading.Thread(target=listen, daemon=True)  # waits for ever if nobody writes
     listener.start()
     assert simsched(*RUN, "--out", "r", "--json", "pipe").code == 0
-    listener.join(timeout=10)
+    listener.join(timeout=PATIENCE_S)
     assert heard == [(here / "r" / "results.json").read_bytes()]
     assert (here / "pipe").is_fifo()

@@ -1,17 +1,25 @@
 """The installed script as a process: pipes, signals, several cores."""
 
+import contextlib
 import json
 import os
-import resource
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 from cli_curves import ladder
-from cli_outcome import SCRIPT, in_process_of_its_own, results, tree
-from cli_process import LONG, children, start, wait_until_it_simulates
+from cli_outcome import PATIENCE_S, SCRIPT, Outcome, in_process_of_its_own, results, tree
+from cli_process import (
+    LONG,
+    children,
+    processor_time_s,
+    start,
+    wait_until,
+    wait_until_it_simulates,
+)
+
+from simsched.cli.output import undone_when_killed
 
 SHORT = ("simulate", "--traces", "a.csv", "--scheduler", "random", "--nodes", "2")
 
@@ -37,10 +45,10 @@ def test_a_good_run_and_a_bad_one(here: Path) -> None:
 
 
 def test_the_defaults_replay_ms_pacman_within_seconds(here: Path) -> None:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    outcome = in_process_of_its_own("simulate")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 5
+    with Path("out").open("w") as out, Path("err").open("w") as err:
+        process = start("simulate", stdout=out, stderr=err)
+    assert processor_time_s(process) < 15  # 1.3 s, or more beside busy neighbours
+    outcome = Outcome(process.returncode, Path("out").read_text(), Path("err").read_text())
     assert [row["scheduler"].rstrip("*†") for row in outcome.table] == [
         "successive-halving", "hyperband", "hypertrick", "pbt"
     ]  # fmt: skip
@@ -85,7 +93,7 @@ def test_output_that_nobody_reads(here: Path, arguments: tuple[str, ...]) -> Non
     os.close(reader)
     process = start(*arguments, stdout=writer)
     os.close(writer)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode in (0, 1)
     assert err == ""
     if "--out" in arguments:
@@ -97,7 +105,7 @@ def test_head_gets_its_line(here: Path) -> None:
     ladder("a.csv")
     command = f"{SCRIPT} simulate --traces a.csv | head -1"
     done = subprocess.run(
-        ["/bin/sh", "-c", command], capture_output=True, text=True, timeout=60, check=True
+        ["/bin/sh", "-c", command], capture_output=True, text=True, timeout=PATIENCE_S, check=True
     )
     assert done.stdout.startswith("scheduler  ")
     assert done.stdout.count("\n") == 1
@@ -108,7 +116,7 @@ def test_a_full_disk_behind_standard_output(here: Path) -> None:
     ladder("a.csv")
     with Path("/dev/full").open("w") as full:
         process = start(*SHORT, "--out", "r", stdout=full)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, err) == (2, "error: No space left on device\n")
     assert (here / "r" / "report.html").exists()
 
@@ -116,7 +124,9 @@ def test_a_full_disk_behind_standard_output(here: Path) -> None:
 def test_a_closed_standard_output(here: Path) -> None:
     ladder("a.csv")
     command = f"{SCRIPT} simulate --traces a.csv --out r >&-"
-    done = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True, timeout=60)
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert (here / "r" / "report.html").exists()
 
@@ -141,15 +151,11 @@ def test_ctrl_c_undoes_what_is_half_done(here: Path, jobs: str) -> None:
     wait_until_it_simulates(here, process)
     group = [process.pid, *children(process.pid)]
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out, err) == (130, "", "interrupted\n")
     assert tree(here) == before
-    for _ in range(500):  # the resource tracker of multiprocessing goes a moment later
-        left = [pid for pid in group if lives(pid)]
-        if not left:
-            break
-        time.sleep(0.01)
-    assert left == []
+    # The resource tracker of multiprocessing goes a moment later.
+    wait_until(lambda: not any(map(lives, group)), f"some of {group} live on")
 
 
 @pytest.mark.parametrize(("number", "jobs"), [(signal.SIGTERM, "2"), (signal.SIGHUP, "1")])
@@ -159,9 +165,21 @@ def test_being_told_to_end_undoes_it_too(here: Path, number: signal.Signals, job
     process = start(*LONG, "--jobs", jobs)
     wait_until_it_simulates(here, process)
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out, err) == (128 + number, "", "")
     assert tree(here) == before
+
+
+@pytest.mark.parametrize("ignored", [True, False])
+def test_a_closed_terminal_undoes_nothing_under_nohup(ignored: bool) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    try:
+        undone = pytest.raises(SystemExit, match="^129$")
+        with contextlib.nullcontext() if ignored else undone, undone_when_killed():
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is (signal.SIG_IGN if ignored else signal.SIG_DFL)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_process_that_is_killed_is_told(here: Path) -> None:
@@ -176,7 +194,7 @@ def test_a_process_that_is_killed_is_told(here: Path) -> None:
         if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
     ]
     os.kill(worker, signal.SIGKILL)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (2, "")
     assert err == (
         f"error: process {worker} ended (exit code -9) before its run was simulated; "

@@ -4,40 +4,57 @@ import fcntl
 import os
 import pty
 import re
-import select
 import signal
 import struct
 import termios
-import time
+import threading
 from pathlib import Path
 
 from cli_curves import ladder
+from cli_outcome import PATIENCE_S
 from cli_process import LONG, start, wait_until_it_simulates
+
+DECIDES = ("CI", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+"""Variables by which whoever runs the tests would decide what a terminal shows."""
+
+
+class Terminal:
+    """A terminal of 80 columns. It is read all the while: it holds little, then writers wait."""
+
+    def __init__(self) -> None:
+        self._main, self.end = pty.openpty()
+        fcntl.ioctl(self.end, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
+        self._shown = b""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                self._shown += os.read(self._main, 65536)
+            except OSError:  # nobody has the other end any more, and all is read
+                return
+
+    def shown(self) -> str:
+        """All that was shown until its last writer ended."""
+        self._reader.join(PATIENCE_S)
+        assert not self._reader.is_alive()
+        os.close(self._main)
+        return self._shown.decode()
 
 
 def on_a_terminal(*arguments: str, **environment: str) -> tuple[int, str]:
     """Run with both outputs on a terminal of 80 columns; return exit code and all it showed."""
-    main, terminal = pty.openpty()
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
-    clean = {name: text for name, text in os.environ.items() if name not in ("COLUMNS", "CI")}
+    terminal = Terminal()
+    clean = {name: text for name, text in os.environ.items() if name not in DECIDES}
     process = start(
         *arguments,
-        stdout=terminal,
-        stderr=terminal,
+        stdout=terminal.end,
+        stderr=terminal.end,
         env={**clean, "TERM": "xterm-256color", **environment},
     )
-    os.close(terminal)
-    shown = b""
-    end_s = time.monotonic() + 90
-    while time.monotonic() < end_s:
-        if select.select([main], [], [], 0.1)[0]:
-            try:
-                data = os.read(main, 65536)
-            except OSError:  # the other end is closed
-                break
-            shown += data
-    os.close(main)
-    return process.wait(timeout=30), shown.decode()
+    os.close(terminal.end)
+    return process.wait(timeout=2 * PATIENCE_S), terminal.shown()
 
 
 def plain(shown: str) -> str:
@@ -72,19 +89,13 @@ def test_a_table_on_a_terminal_fits_80_columns(here: Path) -> None:
 
 def test_ctrl_c_on_a_terminal_ends_in_a_line_of_its_own(here: Path) -> None:
     ladder("a.parquet", trials=64, rows=100)
-    main, terminal = pty.openpty()
-    process = start(*LONG, stderr=terminal)
-    os.close(terminal)
+    terminal = Terminal()
+    process = start(*LONG, stderr=terminal.end)
+    os.close(terminal.end)
     wait_until_it_simulates(here, process)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
-    shown = b""
-    while select.select([main], [], [], 0)[0]:
-        try:
-            shown += os.read(main, 65536)
-        except OSError:
-            break
-    os.close(main)
+    process.communicate(timeout=PATIENCE_S)
+    shown = terminal.shown()
     assert process.returncode == 130
-    assert plain(shown.decode()).endswith("\ninterrupted\n")
-    assert "Traceback" not in shown.decode()
+    assert plain(shown).endswith("\ninterrupted\n")
+    assert "Traceback" not in shown
