@@ -23,6 +23,8 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN_BY_CI_ITSELF = ("./dev test", "./dev check", "./dev long")
 SET_UP = ("git clone", "cd ", "pip install", "python3 -m venv")
+DECIDES = ("CI", "FORCE_COLOR", "PY_COLORS", "PYTEST_ADDOPTS")
+"""Variables by which whoever runs the tests would decide what commands print."""
 NEEDS_TORCH = ("simsched live", "simsched record", "simsched train")
 
 
@@ -60,10 +62,11 @@ def run(command: str, folder: Path) -> str:
     set_up = (ROOT / ".venv" / ".all").exists()
     command = command.replace("./dev ", f"{ROOT}/dev " if set_up else "simsched ")
     bin_folder = Path(sys.executable).parent
-    environment = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}", "COLUMNS": "80"}
+    clean = {name: text for name, text in os.environ.items() if name not in DECIDES}
+    environment = {**clean, "PATH": f"{bin_folder}:{os.environ['PATH']}", "COLUMNS": "80"}
     done = subprocess.run(
         command, shell=True, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1800, check=False,
     )  # fmt: skip
     lines = [line.rstrip() for line in done.stdout.splitlines()]
     return "".join(f"{line}\n" for line in lines)

@@ -8,7 +8,7 @@ import pytest
 from worlds import traces
 
 import simsched
-from simsched.schedulers import InPlace
+from simsched.schedulers import REGISTRY, InPlace
 from simsched.traces import Metadata, TraceError, TraceSet
 
 RECORDED = traces(8, 20)
@@ -90,10 +90,13 @@ class Mine(InPlace):
 
 def test_a_registered_scheduler_runs_on_several_cores_too() -> None:
     simsched.register(Mine)
-    with pytest.raises(simsched.SimschedError, match="is registered already"):
-        simsched.register(type("Other", (Mine,), {}))
-    one = simsched.simulate(RECORDED, schedulers="mine", replications=2)
-    assert simsched.simulate(RECORDED, schedulers="mine", replications=2, jobs=2) == one
+    try:
+        with pytest.raises(simsched.SimschedError, match="is registered already"):
+            simsched.register(type("Other", (Mine,), {}))
+        one = simsched.simulate(RECORDED, schedulers="mine", replications=2)
+        assert simsched.simulate(RECORDED, schedulers="mine", replications=2, jobs=2) == one
+    finally:
+        del REGISTRY["mine"]  # the tests after this one know only what is built in
     assert [trial.fate for trial in one.runs[0].trials] == ["finished", "stopped"] * 4
 
 

@@ -1,26 +1,17 @@
 """The report in a real browser, offline: drawn, quiet, narrow enough, and usable."""
 
 import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from analysis_browser import CHROMIUM, DRAWN, Opened, opened
 from analysis_cluster import FULL, on, run_of
 from analysis_runs import KNOWN, comparison
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser
 
 from simsched.analysis import write_report
 from simsched.results import Comparison
 
-CHROMIUM = next(
-    (
-        path
-        for name in ("chromium", "chromium-browser", "google-chrome")
-        if (path := shutil.which(name))
-    ),
-    None,
-)
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(
@@ -28,18 +19,6 @@ pytestmark = [
         reason="no Chromium on this machine",
     ),
 ]
-
-DRAWN = """
-() => [...document.querySelectorAll('.plot')]
-  .filter((box) => box.closest('[hidden]') === null)
-  .map((box) => [
-    box.id,
-    box.classList.contains('js-plotly-plot'),
-    box.querySelectorAll(
-      'svg .bars .point path, svg .scatterlayer path, svg .heatmaplayer image, svg .fills path'
-    ).length,
-  ])
-"""
 
 
 @pytest.fixture(scope="module")
@@ -53,48 +32,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_report(large, folder / "large.html")
     write_report(Comparison(on(FULL), (run_of(FULL.size),)), folder / "cluster.html")
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-class Opened:
-    """A page that was opened offline, with all that it asked for and complained of."""
-
-    def __init__(self, context: BrowserContext, path: Path) -> None:
-        context.set_offline(True)
-        self.page: Page = context.new_page()
-        self.requests: list[str] = []
-        self.complaints: list[str] = []
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.goto(path.as_uri())
-        self.ready()
-
-    def ready(self) -> None:
-        self.page.wait_for_selector("html[data-ready=true]", timeout=120_000)
-
-    def until(self, expression: str) -> None:
-        """Wait for an expression to hold; the page's policy forbids the browser's own eval."""
-        for _ in range(300):
-            if self.page.evaluate(expression):
-                return
-            self.page.wait_for_timeout(100)
-        raise AssertionError(f"never came true: {expression}")
-
-
-def opened(browser: Browser, path: Path, width: int = 1280, scheme: str = "light") -> Opened:
-    context = browser.new_context(
-        viewport={"width": width, "height": 900},
-        color_scheme="dark" if scheme == "dark" else "light",
-    )
-    return Opened(context, path)
 
 
 @pytest.mark.parametrize("name", ["one.html", "sweep.html", "large.html", "cluster.html"])
@@ -186,13 +123,7 @@ def check_that_charts_on_one_time_axis_zoom_together(it: Opened) -> None:
 
 
 def check_that_a_bar_says_what_it_is(it: Opened) -> None:
-    it.page.locator("#gantt-0-0").scroll_into_view_if_needed()
-    box = it.page.locator("#gantt-0-0 .bars .point path").first.bounding_box()
-    assert box is not None
-    it.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    it.page.wait_for_selector("#gantt-0-0 .hoverlayer .hovertext")
-    text = it.page.locator("#gantt-0-0 .hoverlayer").text_content()
-    assert text is not None
+    text = it.said_of("#gantt-0-0")
     assert "trial 0" in text
     assert "node 0" in text
     assert "phase 1 of 10" in text
@@ -200,16 +131,9 @@ def check_that_a_bar_says_what_it_is(it: Opened) -> None:
 
 def test_a_bar_names_the_kind_of_its_node(browser: Browser, folder: Path) -> None:
     it = opened(browser, folder / "cluster.html")
-    it.page.locator("#gantt-0-0").scroll_into_view_if_needed()
     labels = it.page.locator("#gantt-0-0 .ytick text").all_text_contents()
     assert labels == ["own 0", "1", "spot 2", "3", "4", "5", "6", "spare 7"]
-    box = it.page.locator("#gantt-0-0 .bars .point path").nth(2).bounding_box()
-    assert box is not None
-    it.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    it.page.wait_for_selector("#gantt-0-0 .hoverlayer .hovertext")
-    text = it.page.locator("#gantt-0-0 .hoverlayer").text_content()
-    assert text is not None
-    assert "node 1 (own)" in text
+    assert "node 1 (own)" in it.said_of("#gantt-0-0", bar=2)
     assert it.complaints == []
 
 

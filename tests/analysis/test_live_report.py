@@ -4,16 +4,15 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
+from analysis_browser import CHROMIUM, DRAWN, opened
 from analysis_live import COMMAND, large, live, measured, samples, usage_of
 from analysis_runs import hand_made
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 from rich.console import Console
-from test_analysis_browser import CHROMIUM, DRAWN, opened
 from test_analysis_report import EVIL, Page
 
 import simsched.analysis.report as report_module
@@ -182,14 +181,6 @@ def test_many_nodes_are_not_all_named_in_the_settings() -> None:
     words = Page(report_html(large(40))).words()
     assert f"GPU {NODES_NAMED - 1}, …" in words
     assert f"GPU {NODES_NAMED}," not in words
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.mark.browser

@@ -69,7 +69,8 @@ class TestForgetful(SchedulerContract):
 def test_a_user_runs_it_with_two_lines(tmp_path: Path) -> None:
     (tmp_path / "test_own.py").write_text(OWN)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=line", "-rfp"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=line", "-rfp",
+         "--color=no"],
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     passed = [line for line in done.stdout.splitlines() if line.startswith("PASSED")]
@@ -93,7 +94,7 @@ def test_simulating_needs_neither() -> None:
     code = (
         "import sys, simsched, simsched.cli; assert not {'pytest', 'hypothesis'} & {*sys.modules}"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-P", "-c", code], check=True)
 
 
 class Bad(InPlace):

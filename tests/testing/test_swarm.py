@@ -180,8 +180,8 @@ def test_a_planted_bug_is_found(
 
 
 def command(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    line = [sys.executable, "-m", "simsched.testing.swarm", *arguments]
-    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=120)
+    line = [sys.executable, "-P", "-m", "simsched.testing.swarm", *arguments]
+    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=600)
 
 
 def test_the_command_says_the_same_on_any_number_of_processes() -> None:

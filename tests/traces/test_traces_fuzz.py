@@ -11,8 +11,11 @@ from trace_files import SUFFIXES, make_set
 from simsched.traces import TraceError, read, write
 
 FUZZ = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+    max_examples=150,
+    suppress_health_check=[
+        *settings.default.suppress_health_check, HealthCheck.function_scoped_fixture,
+    ],
+)  # fmt: skip
 TOKENS = st.sampled_from(
     b'nan|inf|-1|1e999|99999999999999999999|"|,|{|}|[[[|\x00|\xff|hp.|null|true|PAR1|0,|\n|\r|#'.split(
         b"|"

@@ -1,5 +1,6 @@
 """A million rows are read and checked in a few seconds (measured on two shared cores)."""
 
+import json
 import time
 
 import numpy as np
@@ -30,13 +31,25 @@ def million():
     )
 
 
+def yardstick_s() -> float:
+    """Processor time of parsing a million rows of JSON and nothing else: 1.5 s there.
+
+    It is as slow as all else on a machine that is slow, or busy just now.
+    """
+    line = '{"trial": 17, "seconds": 24.5, "steps": 3150, "episodes": 35, "score": -0.42818267}'
+    start_s = time.process_time()
+    for _ in range(TRIALS * ROWS // 4):
+        json.loads(line)
+    return 4 * (time.process_time() - start_s)
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_million_rows(tmp_path, million, suffix):
     path = tmp_path / f"runs{suffix}"
     write(million, path)
     start_s = time.process_time()
     back = read(path)
-    assert time.process_time() - start_s < 12
+    assert time.process_time() - start_s < 6 * yardstick_s()
     assert back.rows == TRIALS * ROWS
     np.testing.assert_array_equal(back.traces[-1].score, million.traces[-1].score)
 
@@ -50,4 +63,4 @@ def test_a_fault_in_the_last_of_a_million_rows(tmp_path, million):
     start_s = time.process_time()
     with pytest.raises(TraceError, match=r"line 1000002: seconds is 'oops'; it must be a number"):
         read(path)
-    assert time.process_time() - start_s < 12
+    assert time.process_time() - start_s < 6 * yardstick_s()

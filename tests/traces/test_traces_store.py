@@ -54,8 +54,11 @@ def trace_sets(draw: st.DrawFn) -> TraceSet:
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+    max_examples=60,
+    suppress_health_check=[
+        *settings.default.suppress_health_check, HealthCheck.function_scoped_fixture,
+    ],
+)  # fmt: skip
 @given(made=trace_sets())
 def test_what_is_written_is_read_back_and_written_alike(tmp_path, suffix, made):
     path = tmp_path / f"runs{suffix}"
