@@ -174,7 +174,7 @@ def test_being_told_to_end_undoes_it_too(here: Path, number: signal.Signals, job
 def test_a_closed_terminal_undoes_nothing_under_nohup(ignored: bool) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
     try:
-        undone = pytest.raises(SystemExit, match="^129$")
+        undone = pytest.raises(SystemExit, match=r"^129$")
         with contextlib.nullcontext() if ignored else undone, undone_when_killed():
             os.kill(os.getpid(), signal.SIGHUP)
         assert signal.getsignal(signal.SIGHUP) is (signal.SIG_IGN if ignored else signal.SIG_DFL)
