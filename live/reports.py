@@ -259,13 +259,13 @@ class Reports:
             )
         )
 
-    def look_after_the_silent(self, stood_s: float) -> None:
+    def look_after_the_silent(self, now_s: float, stood_s: float) -> None:
         """Give up workers that have been silent for too long.
 
         Args:
+            now_s: of the monotonic clock, read once with the time stood still.
             stood_s: seconds in which this process itself stood still: nobody's silence.
         """
-        now_s = time.monotonic()
         for attempt in list(self.staff.by_node.values()):
             if attempt.process is not None:
                 attempt.process.reap_orphans()

@@ -125,7 +125,7 @@ class World:
                 now_s = time.monotonic()
                 stood_s = max(0.0, now_s - self._ticked_s - 2 * TICK_S)
                 self._ticked_s = now_s
-                self._reports.look_after_the_silent(stood_s)
+                self._reports.look_after_the_silent(now_s, stood_s)
                 self._tick(self)
             except Exception as error:  # noqa: BLE001 - whatever it is, the search ends with it
                 self._feed.fail(error)

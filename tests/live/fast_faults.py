@@ -39,6 +39,10 @@ class Faults:
                 return not most or self._count(f"{self.marks}/{number}-{self.trial}", most)
         return False
 
+    def is_open(self):
+        """Tell whether the gate is open."""
+        return os.path.exists(f"{self.marks}/open")
+
     def _count(self, path, most):
         for done in range(most):
             try:

@@ -15,18 +15,20 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 import psutil
 import pytest
+from standing_still import stand_still_when_told
 
-from simsched.live import process_groups, search
+from simsched.live import process_groups, reports, search
+from simsched.live.errors import LiveError
 from simsched.live.nodes import Node
 from simsched.live.outcome import Outcome
-from simsched.live.process_groups import is_alive, is_marked
+from simsched.live.process_groups import is_alive, is_marked, kill_run
 from simsched.live.settings import LiveSettings, code_digest
 from simsched.live.status import Status
 
@@ -36,6 +38,8 @@ SPACE: dict[str, Any] = {
     "level": {"type": "real", "low": 0.1, "high": 1.0},
 }
 CORES = sorted(os.sched_getaffinity(0))
+PATIENCE_S, GRACE_S = 300.0, 60.0
+"""With what comes for certain, and graces of no interest: more than a busy machine needs."""
 
 
 def worker(*words: object, faults: Sequence[str] = (), marks: Path | None = None) -> str:
@@ -53,7 +57,7 @@ def make_settings(command: str, **changes: Any) -> LiveSettings:
     fields: dict[str, Any] = {
         "version": "test", "code": code_digest(), "command": command, "nodes": 1,
         "workers": 6, "phases": 3, "phase_length": 10, "unit": "steps", "space": SPACE,
-        "metric": "score", "seed": 0, "backoff_s": 0.01, "grace_s": 5.0,
+        "metric": "score", "seed": 0, "backoff_s": 0.01, "grace_s": GRACE_S,
     }  # fmt: skip
     return LiveSettings(**{**fields, **changes})
 
@@ -94,14 +98,19 @@ def search_here(folder: Path, settings: LiveSettings, *, resume: bool, show: Say
 class Coordinator:
     """A coordinator's process."""
 
-    def __init__(self, server: "Server", pid: int, output: Path) -> None:
-        self._server, self.pid, self._output = server, pid, output
+    living: ClassVar[list[Self]] = []
+    """Those that nobody has waited for."""
+
+    def __init__(self, server: "Server", pid: int, output: Path, folder: Path) -> None:
+        self._server, self.pid, self._output, self._folder = server, pid, output, folder
         self._handle = os.pidfd_open(pid)
         self.code: int | None = None
+        self.living.append(self)
 
     @property
     def output(self) -> str:
-        return self._output.read_text(errors="replace")
+        # The server makes the file, in a moment.
+        return self._output.read_text(errors="replace") if self._output.exists() else ""
 
     def signal(self, number: int) -> None:
         signal.pidfd_send_signal(self._handle, number)
@@ -116,13 +125,22 @@ class Coordinator:
             return False
         self.code = self._server.ask(wait=self.pid)
         os.close(self._handle)
+        self.living.remove(self)
         return True
 
-    def wait(self, limit_s: float = 60.0) -> int:
+    def end(self) -> None:
+        """End it, and its workers, where a test failed before it was over."""
+        self.signal(signal.SIGKILL)
+        self.is_over(PATIENCE_S)
+        journals = [*self._folder.glob("journal.jsonl"), *self._folder.glob("*/journal.jsonl")]
+        with suppress(LiveError, ValueError, KeyError):  # it had not begun, or cannot be ended
+            for path in journals:
+                kill_run(run_of(path.parent))
+
+    def wait(self, limit_s: float = PATIENCE_S) -> int:
         """Wait for its end; returns its exit code, negative if a signal ended it."""
         if not self.is_over(limit_s):
-            self.signal(signal.SIGKILL)
-            self.is_over(10)
+            self.end()
             raise AssertionError(f"the coordinator did not end within {limit_s} s: {self.output}")
         assert self.code is not None
         return self.code
@@ -160,7 +178,8 @@ class Server:
     def _start(self, **request: Any) -> Coordinator:
         self._started += 1
         output = self._folder / f"coordinator-{self._started}"
-        return Coordinator(self, self.ask(**request, output=str(output)), output)
+        pid = self.ask(**request, output=str(output))
+        return Coordinator(self, pid, output, Path(request["folder"]))
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -200,7 +219,7 @@ def lines(file: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
+def until(condition: Callable[[], bool], limit_s: float = PATIENCE_S) -> None:
     """Wait until something holds."""
     deadline_s = time.monotonic() + limit_s
     while not condition():
@@ -246,6 +265,8 @@ def _serve() -> None:
     import simsched.cli.live
     import simsched.live.view  # noqa: F401 - so that no coordinator has to
 
+    reports.EXIT_PATIENCE_S = GRACE_S
+
     for line in sys.stdin:
         request = json.loads(line)
         if "wait" in request:
@@ -261,6 +282,7 @@ def _serve() -> None:
         for handle, number in ((nothing, 0), (output, 1), (output, 2)):
             os.dup2(handle, number)
         code = 1
+        stand_still_when_told()
         try:
             code = _coordinate(request)
         except (ValueError, OSError) as error:

@@ -8,6 +8,9 @@ step alone decide. So its scores show from which weights it went on, and with wh
 
 A fault happens from `step` on (by default 1) when its moment comes; only in `trial` and on `node`,
 if they are given; `times` times in each trial, if that is given: the folder --marks keeps count.
+
+Two faults are none, but let a test say when it goes on: `hold` stands still until the coordinator
+says something; `gate` does what it says, but trains on only once there is a file --marks/open.
 """
 
 import json
@@ -127,11 +130,22 @@ class Trial:
             self.misbehave()
             if self.steps % self.every == 0:
                 self.tell_a_row()
-            elif time.monotonic() - self.beat_s > self.welcome["heartbeat_s"]:
-                self.beat_s = time.monotonic()
-                self.channel.send(type="beat", **self.counters())
+            else:
+                self.beat()
             if self.channel.something_came():
                 self.obey(self.channel.receive())
+
+    def beat(self):
+        """Say that it is alive, if it is time."""
+        if time.monotonic() - self.beat_s > self.welcome["heartbeat_s"]:
+            self.beat_s = time.monotonic()
+            self.channel.send(type="beat", **self.counters())
+
+    def stand(self, until):
+        """Stand still until something holds, or the coordinator says something."""
+        while not until() and not self.channel.something_came():
+            select.select([self.channel.socket], [], [], 0.05)
+            self.beat()
 
     def tell_a_row(self):
         self.episodes += 1
@@ -223,6 +237,12 @@ class Trial:
         now, send, raw = self.steps, self.channel.send, self.channel.socket.sendall
         due = self.faults.due
         due("note", now)  # nothing is wrong, but --marks tells that it is here
+        if due("hold", now):
+            self.stand(lambda: False)
+        while due("gate", now) and not self.faults.is_open():
+            self.stand(self.faults.is_open)
+            if self.channel.something_came():
+                self.obey(self.channel.receive())
         if due("crash", now):
             print("Segmentation fault", flush=True)
             os._exit(7)

@@ -21,7 +21,8 @@ from simsched.live.ga3c.overlapped import OverlappedEngine  # noqa: E402
 from simsched.live.ga3c.settings import Settings  # noqa: E402
 from simsched.live.ga3c.trainer import Update  # noqa: E402
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
+"""With what comes for certain, on a machine however busy."""
 GAMMA = 0.9
 
 Log = dict[tuple[int, int], tuple[int, float, bool]]
@@ -101,8 +102,11 @@ class ScriptedTrainer:
 
     def __init__(self, stage: Stage, k: int, pause_s: float) -> None:
         self._stage, self._k, self._pause_s = stage, k, pause_s
+        self.before: Callable[[], None] = lambda: None
+        """What it does before each update."""
 
     def update(self, batch: list[Sample], steps: int) -> Update:
+        self.before()
         time.sleep(self._pause_s)
         with self._stage.lock:
             now = self._stage.updates
@@ -138,13 +142,29 @@ class Rig:
         predictors: list[Any] = [
             ScriptedPredictor(self.stage, k, predicting_s) for k in range(self.settings.predictors)
         ]
-        trainers: list[Any] = [
+        self.trainers = [
             ScriptedTrainer(self.stage, k, training_s) for k in range(self.settings.trainers)
         ]
+        trainers: list[Any] = list(self.trainers)
         batcher = Batcher(knobs)
         self.engine = OverlappedEngine(
             self.settings, groups, predictors, trainers, batcher, self.monitor, 0
         )
+
+    def train_behind_a_full_queue(self) -> None:
+        """Let no update begin before the training queue is full: as slow as trainers can be."""
+        engine = self.engine
+
+        def is_full() -> bool:
+            full = engine._training.weight >= engine._training.bound
+            return full or engine.crew.stopping.is_set()
+
+        for trainer in self.trainers:
+            trainer.before = lambda: until(is_full)
+
+    def run_until_parked(self, count: int) -> None:
+        """Go on until so many threads wait to be active again."""
+        self.run_until(lambda: len(self.engine._changed._waiters) == count)  # type: ignore[attr-defined]
 
     def acted(self) -> list[int]:
         return [environments.steps for environments in self.environments]

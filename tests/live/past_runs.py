@@ -198,7 +198,7 @@ folder, scheduler, program = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 folder.mkdir()
 settings = LiveSettings(
     version="0", code=code_digest(), command=f"{sys.executable} {program} {{rate}}", nodes=2,
-    workers=4, scheduler=scheduler, phases=3, phase_length=5, grace_s=3,
+    workers=4, scheduler=scheduler, phases=3, phase_length=5, grace_s=60,
     space={"rate": {"type": "real", "low": 1e-3, "high": 0.1, "log": True}},
 )
 cores = tuple(available_cores())
@@ -213,7 +213,7 @@ def run_for_real(folder: Path, scheduler: str) -> Path:
     program.write_text(PROGRAM)
     done = subprocess.run(
         [sys.executable, "-c", SEARCH, folder / scheduler, scheduler, program],
-        cwd=folder, capture_output=True, text=True, timeout=120, check=False,
+        cwd=folder, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return folder / scheduler

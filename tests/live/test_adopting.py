@@ -30,7 +30,6 @@ from simsched.live.protocol import (  # noqa: E402
     Save,
     Saved,
     Stop,
-    Train,
     Training,
 )
 
@@ -67,7 +66,7 @@ def test_adopting_takes_weights_and_optimizer_and_nothing_else(
         before = worker.updates
         trial.send(Save(str(tmp_path / "own")))
         own_state = trial.expect(Saved).state
-        until = 2000 if training is TRAINING else 8000  # far, so that the save comes first
+        until = report.steps + 1000
         new = {"learning_rate": 5e-4, "gamma": 0.95, "t_max": 7}
         trial.send(Adopt(source(path, state, 9, 500), new, until), Save(str(tmp_path / "adopted")))
         assert trial.expect(Training).load_s > 0
@@ -84,7 +83,6 @@ def test_adopting_takes_weights_and_optimizer_and_nothing_else(
         assert adopted["updates"] >= before + (training is not A3C)
         changed = {name: adopted["settings"][name] for name in new}
         assert changed == new
-        trial.send(Train(until))
         later = trial.expect(Reached)
         assert later.step == until
         assert worker is trial.trial._worker
@@ -122,9 +120,9 @@ def test_experience_of_the_old_weights_is_not_trained_on(
     monkeypatch.setattr(Trainer, "update", spied)
     monkeypatch.setattr(Learner, "adopt", adopting)
     with in_a_thread(welcome(tmp_path, training=training)) as trial:
-        trial.expect(Reached)
+        until = trial.expect(Reached).steps + 1000
         before = trial.trial._worker.updates
-        trial.send(Adopt(source(path, state, 9, 500), welcome(tmp_path).hparams, 2000))
+        trial.send(Adopt(source(path, state, 9, 500), welcome(tmp_path).hparams, until))
         trial.expect(Reached)
         trial.send(Stop())
         trial.ends()
@@ -174,7 +172,6 @@ def test_a_start_from_a_donor_has_the_trials_own_counters_and_draws(tmp_path: Pa
         assert {name: saved[name] for name in counters} == counters
         assert start["settings"]["trial"] == 3
         assert start["random"] != theirs["random"]
-        trial.send(Train(140))
         report = trial.expect(Reached)
         trial.send(Stop())
         trial.ends()
@@ -193,7 +190,7 @@ def test_what_cannot_change_in_a_worker_changes_with_a_new_one(
         report = trial.expect(Reached)
         old = trial.trial._worker
         hparams = {**welcome(tmp_path).hparams, "rms_epsilon": 1e-3, "rms_decay": 0.9}
-        trial.send(Adopt(source(path, state, 9, 500), hparams, 2000))
+        trial.send(Adopt(source(path, state, 9, 500), hparams, report.steps + 1000))
         later = trial.expect(Reached)
         worker = trial.trial._worker
         assert worker is not old

@@ -15,7 +15,6 @@ from fast_checks import goes_on, read
 from fast_runs import (
     Says,
     Server,
-    lines,
     make_settings,
     processes_of,
     run_of,
@@ -44,21 +43,26 @@ SETTINGS = make_settings(worker("--pace", "0.003"), scheduler="random", workers=
 
 
 def fill(file: Path) -> None:
-    """Write until the disk is full."""
-    with file.open("wb", buffering=0) as ballast, suppress(OSError):
-        while True:
-            ballast.write(b"x" * 512)
-    assert shutil.disk_usage(file.parent).free < 4096
+    """Write until the disk is full, and stays so though others delete their files."""
+    with file.open("wb", buffering=0) as ballast:
+        while shutil.disk_usage(file.parent).free >= 4096:
+            with suppress(OSError):
+                while True:
+                    ballast.write(b"x" * 512)
 
 
 def test_a_full_disk_ends_it_in_one_line(server: Server, tmp_path: Path) -> None:
-    small = tmp_path / "small"
+    small, marks = tmp_path / "small", tmp_path / "marks"
+    marks.mkdir()
+    faults = ["note,trial=1,step=4,times=1", "gate,trial=1,step=4"]
+    settings = make_settings(worker(faults=faults, marks=marks), scheduler="random", workers=4)
     with small_disk(small, "size=400k"):
         folder = small / "run"
         ballast = small / "ballast"
-        coordinator = server.start(folder, SETTINGS, 1, resume=False)
-        until(lambda: lines(folder) >= 8)
+        coordinator = server.start(folder, settings, 1, resume=False)
+        until(lambda: (marks / "0-1-0").exists() or coordinator.is_over())
         fill(ballast)
+        (marks / "open").touch()
         assert coordinator.wait() == 2, coordinator.output
         last = coordinator.output.splitlines()[-1]
         assert re.fullmatch(
@@ -67,7 +71,7 @@ def test_a_full_disk_ends_it_in_one_line(server: Server, tmp_path: Path) -> None
         )  # fmt: skip
         assert processes_of(run_of(folder)) == []
         ballast.unlink()
-        goes_on(server, folder, SETTINGS)
+        goes_on(server, folder, settings)
 
 
 def test_where_the_journal_cannot_be_written_nothing_more_is_done(

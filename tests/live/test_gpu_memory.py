@@ -56,7 +56,7 @@ def test_it_waits_until_the_memory_is_back(nvml: FakeNvml, device: Device) -> No
         node(), 500 * MIB, 30, (0.15, 3000 * MIB), (0.15, 510 * MIB), device=device
     )
     assert back
-    assert 0.3 <= seconds < 5
+    assert seconds >= 0.3
     assert nvml.started == 0
 
 
@@ -66,7 +66,7 @@ def test_after_a_bounded_wait_it_warns(
     device.used = 9000 * MIB
     back, seconds = wait(node(), 500 * MIB, 0.3, device=device)
     assert not back
-    assert 0.3 <= seconds < 5
+    assert seconds >= 0.3
     (record,) = caplog.records
     assert record.getMessage() == (
         "GPU 0: 9,000 MiB of its memory are in use 0.3 s after its worker is gone, 500 MiB before "
@@ -79,7 +79,7 @@ def test_on_a_shared_gpu_the_others_may_have_grown(nvml: FakeNvml, device: Devic
     device.used = 9000 * MIB
     back, seconds = wait(node(2), 500 * MIB, 30, device=device)
     assert back
-    assert seconds < 5
+    assert seconds < 30
 
 
 def test_on_a_shared_gpu_it_waits_for_the_worker_s_processes(

@@ -47,7 +47,7 @@ os.setgroups([])
 os.setgid(65534)
 os.setuid(65534)
 line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-line.settimeout(20)
+line.settimeout(120)
 try:
     line.connect(sys.argv[1])
     line.sendall(sys.argv[2].encode())
@@ -88,7 +88,7 @@ class Besieged:
     def connect(self, first: bytes) -> socket.socket:
         line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            line.settimeout(20)
+            line.settimeout(120)
             line.connect(str(self.path))
             line.sendall(first)
         except OSError:

@@ -6,21 +6,21 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
+import msgspec
 import pytest
+from standing_still import STANDS_STILL
 
 pytest.importorskip("psutil")
 from fast_checks import Naive, check_end, goes_on
 from fast_runs import (
+    PATIENCE_S,
     SPACE,
     Says,
     Server,
     journal,
-    lines,
     make_settings,
     processes_of,
     run_of,
@@ -29,9 +29,12 @@ from fast_runs import (
     worker,
 )
 
+import simsched
 from simsched.events import Failed, Interrupted, Parked
+from simsched.live.process_groups import kill_run
 from simsched.live.search import read_settings
 from simsched.live.settings import LiveSettings
+from simsched.live.watch import ALIVE
 
 
 @pytest.fixture(scope="module")
@@ -49,90 +52,124 @@ def test_interrupted_again_and_again(server: Server, tmp_path: Path, scheduler: 
     folder = tmp_path / "run"
     marks = tmp_path / "marks"
     marks.mkdir()
-    command = worker("--pace", 0.02, faults=["note,step=4,times=1"], marks=marks)
+    holds = [f"hold,trial={trial},step=4,times=1" for trial in range(4)]
+    command = worker(faults=holds, marks=marks)
     settings = make_settings(command, scheduler=scheduler, workers=5, retries=0)
     coordinator = server.start(folder, settings, 1, resume=False)
     for trial in range(4):
-        until((marks / f"0-{trial}-0").exists)
+        until((marks / f"{trial}-{trial}-0").exists)
         coordinator.signal(signal.SIGINT)
-        assert coordinator.wait() in (130, 0), coordinator.output
+        assert coordinator.wait() == 130, coordinator.output
         coordinator = server.start(folder, settings, 1, resume=True)
     assert coordinator.wait() == 0, coordinator.output
     past = check_end(folder, settings)
-    assert past.events(Interrupted)
-    assert len([event for event in past.events(Parked) if event.step > 0]) > 1
+    assert len(past.events(Interrupted)) == 4
+    assert [event.step for event in past.events(Parked)] == [4] * 4
     assert past.events(Failed) == []
     assert past.courses == Naive(settings).courses()
     assert past.ledger.node_us["redo"] == 0
 
 
-def command_line(folder: Path, *options: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "simsched", "live", *options],
-        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+class CommandLine:
+    """Runs `simsched live` in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.started: list[subprocess.Popen[str]] = []
+
+    def start(self, *options: str) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [sys.executable, "-m", "simsched", "live", *options],
+            cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.started.append(process)
+        return process
+
+    def begin(self, command: str, *more: str) -> "subprocess.Popen[str]":
+        """Start it on one node."""
+        (self.folder / "space.json").write_text(json.dumps(SPACE))
+        return self.start(
+            "--command", command, "--search-space", "space.json", "--nodes", "1",
+            "--workers", "3", "--phases", "3", "--phase-length", "10", "--unit", "steps",
+            "--scheduler", "random", "--out", "run", *more,
+        )  # fmt: skip
+
+    def end(self) -> None:
+        """End what a test that failed has left."""
+        for process in self.started:
+            process.kill()
+            process.communicate()
+        if (self.folder / "run" / "journal.jsonl").exists():
+            kill_run(run_of(self.folder / "run"))
 
 
-def begin(folder: Path, command: str) -> "subprocess.Popen[str]":
-    """Start `simsched live` on one node, and wait until it is half-way."""
-    (folder / "space.json").write_text(json.dumps(SPACE))
-    process = command_line(
-        folder, "--command", command, "--search-space", "space.json", "--nodes", "1",
-        "--workers", "3", "--phases", "3", "--phase-length", "10", "--unit", "steps",
-        "--scheduler", "random", "--out", "run",
-    )  # fmt: skip
-    until(lambda: lines(folder / "run") >= 8 or process.poll() is not None)
-    return process
+@pytest.fixture
+def command_line(tmp_path: Path) -> Iterator[CommandLine]:
+    command_line = CommandLine(tmp_path)
+    yield command_line
+    command_line.end()
 
 
-def resumed(folder: Path, stderr: str) -> LiveSettings:
+def heard(folder: Path, count: int = 1) -> bool:
+    """Whether a search has heard a Ctrl-C: two that come at once are one to a process."""
+    log = folder / "run.log"
+    return log.exists() and log.read_bytes().count(b"Interrupted: saving") >= count
+
+
+def resumed(command_line: CommandLine, stderr: str) -> LiveSettings:
     """Resume as the last line says, to the end."""
     told = "Interrupted and saved; go on with: simsched live --resume run"
     assert stderr.splitlines()[-1] == told
     _, *words = shlex.split(told.partition("with: ")[2])
-    process = command_line(folder, *words[1:])
-    _, errors = process.communicate(timeout=120)
+    process = command_line.start(*words[1:])
+    _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, errors
-    return read_settings(folder / "run")
+    return read_settings(command_line.folder / "run")
 
 
-def test_ctrl_c_once_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_ctrl_c_once_saves_and_says_how_to_go_on(tmp_path: Path, command_line: CommandLine) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
-    faults = ["note,trial=1,step=14,times=1"]
-    process = begin(tmp_path, worker("--pace", "0.05", faults=faults, marks=marks))
-    until((marks / "0-1-0").exists)
+    faults = ["hold,trial=1,step=14,times=1"]
+    process = command_line.begin(worker(faults=faults, marks=marks))
+    until(lambda: (marks / "0-1-0").exists() or process.poll() is not None)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert "Interrupted: saving, then stopping. Once more stops at once." in errors
     assert processes_of(run_of(tmp_path / "run")) == []
-    settings = resumed(tmp_path, errors)
+    settings = resumed(command_line, errors)
     past = check_end(tmp_path / "run", settings)
     (parked,) = past.events(Parked)
-    assert 14 <= parked.step < 20
+    assert parked.step == 14
     assert past.events(Failed) == []
     assert past.courses == Naive(settings).courses()
 
 
-def test_ctrl_c_twice_stops_at_once(tmp_path: Path) -> None:
+def test_ctrl_c_twice_stops_at_once(tmp_path: Path, command_line: CommandLine) -> None:
     """A worker that neither saves nor goes when it is asked to holds nobody up."""
+    folder = tmp_path / "run"
+    folder.mkdir()
     marks = tmp_path / "marks"
     marks.mkdir()
     faults = ["hang-save,trial=1,step=11,times=1", "stubborn,trial=1,times=1"]
-    process = begin(tmp_path, worker("--pace", "0.01", faults=faults, marks=marks))
-    until(lambda: (marks / "0-1-0").exists())  # it is told to save at its first milestone
+    made = make_settings(
+        worker(faults=faults, marks=marks), scheduler="random", workers=3,
+        version=simsched.__version__, grace_s=10 * PATIENCE_S,
+    )  # fmt: skip
+    (folder / "settings.json").write_bytes(msgspec.json.encode(made))
+    process = command_line.start("--resume", "run")
+    # It is told to save at its first milestone.
+    until(lambda: (marks / "0-1-0").exists() or process.poll() is not None)
     process.send_signal(signal.SIGINT)
-    time.sleep(0.3)
+    until(lambda: heard(folder) or process.poll() is not None)
     assert process.poll() is None
-    began_s = time.monotonic()
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert time.monotonic() - began_s < 8  # the graces would be 20 s
+    _, errors = process.communicate(timeout=PATIENCE_S)  # within its graces
     assert process.returncode == 130
-    assert processes_of(run_of(tmp_path / "run")) == []
-    settings = resumed(tmp_path, errors)
-    assert check_end(tmp_path / "run", settings).courses == Naive(settings).courses()
+    assert processes_of(run_of(folder)) == []
+    settings = resumed(command_line, errors)
+    assert check_end(folder, settings).courses == Naive(settings).courses()
 
 
 def test_nohup_is_respected(tmp_path: Path) -> None:
@@ -159,18 +196,19 @@ def test_who_is_just_leaving_is_not_forgotten(
     """The next worker waits for its node, where the last one does not want to go."""
     folder = tmp_path / "run"
     command = worker(faults=["stubborn,trial=0"])
-    grace_s = 30.0 if twice else 1.0
-    settings = make_settings(command, scheduler="random", workers=2, grace_s=grace_s)
+    settings = make_settings(command, scheduler="random", workers=2, grace_s=10 * PATIENCE_S)
     coordinator = server.start(folder, settings, 1, resume=False)
     until(lambda: b'"trial":1' in journal(folder))
-    assert len(processes_of(run_of(folder))) == 1
-    began_s = time.monotonic()
+    (stubborn,) = processes_of(run_of(folder))
     coordinator.signal(signal.SIGINT)
+    until(lambda: heard(folder) or coordinator.is_over())
+    assert not coordinator.is_over(0.5)
+    assert processes_of(run_of(folder)) == [stubborn]
     if twice:
-        time.sleep(0.3)
         coordinator.signal(signal.SIGINT)
-    assert coordinator.wait() == 130, coordinator.output
-    assert time.monotonic() - began_s < 20
+    else:
+        os.kill(stubborn, signal.SIGKILL)  # as at the end of its grace
+    assert coordinator.wait() == 130, coordinator.output  # within the grace
     assert processes_of(run_of(folder)) == []
     goes_on(server, folder, settings)
 
@@ -178,22 +216,21 @@ def test_who_is_just_leaving_is_not_forgotten(
 def test_a_coordinator_that_stood_still_does_not_blame_its_workers(
     server: Server, tmp_path: Path
 ) -> None:
-    """As when somebody stops it, or closes the laptop: nobody was silent, nobody listened."""
-    folder = tmp_path / "run"
-    settings = make_settings(
-        worker("--pace", 0.1), scheduler="random", workers=2, silent_after_s=2.0
-    )
+    """As when somebody stops it, or closes the laptop: nobody was silent, nobody listened.
+
+    Its clock goes on by an hour at once, so that no real silence can be as long.
+    """
+    folder, marks = tmp_path / "run", tmp_path / "marks"
+    marks.mkdir()
+    command = worker(faults=["note,step=4,times=1", "gate,step=4"], marks=marks)
+    settings = make_settings(command, scheduler="random", workers=2, silent_after_s=PATIENCE_S)
     coordinator = server.start(folder, settings, 1, resume=False)
-    until(lambda: lines(folder) >= 3)  # it trains
-    workers = psutil.Process(coordinator.pid).children(recursive=True)
-    coordinator.signal(signal.SIGSTOP)
-    for each in workers:
-        each.suspend()
-    time.sleep(3.5)
-    coordinator.signal(signal.SIGCONT)
-    time.sleep(0.7)  # it looks after them before they have said anything
-    for each in workers:
-        each.resume()
-    assert coordinator.wait() == 0
-    check_end(folder, settings)
-    assert b'"type":"failed"' not in (folder / "journal.jsonl").read_bytes()
+    until((marks / "0-0-0").exists)  # it trains
+    coordinator.signal(STANDS_STILL)
+    alive = folder / ALIVE
+    until(lambda: alive.exists() and json.loads(alive.read_bytes())["at_us"] > 3600e6)
+    (marks / "open").touch()
+    assert coordinator.wait() == 0, coordinator.output
+    past = check_end(folder, settings)
+    assert past.events(Failed) == []
+    assert past.records[-1].event.at > 3600e6

@@ -12,7 +12,16 @@ from typing import Any
 
 import psutil
 import pytest
-from worker_programs import FORKS_A_CHILD, IGNORES_SIGTERM, RUN_ID, SLEEPS, gone, lives, python
+from worker_programs import (
+    FORKS_A_CHILD,
+    IGNORES_SIGTERM,
+    PATIENCE_S,
+    RUN_ID,
+    SLEEPS,
+    gone,
+    lives,
+    python,
+)
 
 from simsched.live import process_groups
 from simsched.live.errors import LiveError
@@ -37,6 +46,11 @@ async def run():
 
 asyncio.run(run())
 """
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_groups, "LEFTOVER_PATIENCE_S", PATIENCE_S)
 
 
 @pytest.fixture
@@ -71,7 +85,7 @@ def created(pid: int) -> float:
 
 
 def wait_until_gone(pid: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while lives(pid):
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -163,7 +177,7 @@ def test_of_a_group_only_marked_members_are_killed_when_the_leader_is_gone(
 
 
 def test_all_of_a_run_is_found_wherever_it_went(started: list["subprocess.Popen[str]"]) -> None:
-    run = "a-run-known-to-nobody-else"
+    run = f"all-of-{RUN_ID}"
     leader, text = start(
         started,
         FORKS_A_CHILD
@@ -178,13 +192,14 @@ def test_all_of_a_run_is_found_wherever_it_went(started: list["subprocess.Popen[
 
 def test_this_process_and_its_parents_are_spared(started: list["subprocess.Popen[str]"]) -> None:
     """A coordinator that was started with its own run's mark, by a process that has it too."""
+    nested = f"nested-{RUN_ID}"
     code = (
         "import subprocess, sys\n"
         "print('ready', flush=True)\n"
         "sys.exit(subprocess.run([sys.executable, '-P', '-c', "
-        "'from simsched.live.launch import kill_run; print(kill_run(\"nested\"))']).returncode)"
+        f"'from simsched.live.launch import kill_run; print(kill_run(\"{nested}\"))']).returncode)"
     )
-    leader, _ = start(started, code, "nested")
+    leader, _ = start(started, code, nested)
     assert leader.stdout is not None
     assert leader.stdout.read().strip() == "[]"
     assert leader.wait() == 0

@@ -72,8 +72,11 @@ def test_cores_without_hyperthreads_beside_some_with(machine: Machine) -> None:
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None
-)
+    suppress_health_check=[
+        *settings().suppress_health_check, HealthCheck.function_scoped_fixture,
+    ],
+    max_examples=100, deadline=None,
+)  # fmt: skip
 @given(data=st.data(), threads=st.lists(st.integers(1, 4), min_size=1, max_size=12))
 def test_nodes_of_cores_are_alike_and_disjoint(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, data: st.DataObject, threads: list[int]

@@ -126,7 +126,6 @@ def test_a_longer_queue_before_a_slow_trainer_means_more_lag() -> None:
     lags = {}
     for queue in (20, 800):
         rig = Rig(
-            pauses_s=(0.0, 0.0, 0.004),
             per_group=8,
             groups=1,
             predictors=1,
@@ -134,6 +133,7 @@ def test_a_longer_queue_before_a_slow_trainer_means_more_lag() -> None:
             least_batch=10,
             training_queue=queue,
         )
+        rig.train_behind_a_full_queue()
         rig.run_until(lambda rig=rig: rig.stage.updates > 200)  # type: ignore[misc]
         rig.close()
         lags[queue] = rig.stage.greatest_lag
@@ -157,8 +157,7 @@ def test_parked_parts_stop_and_come_back() -> None:
 
     def first_alone_works() -> None:
         """Who waits at a queue serves once more; after that the parked stay as they are."""
-        started = rig.acted()[0]
-        rig.run_until(lambda: rig.acted()[0] > started + 40)
+        rig.run_until_parked(4)
         acted, trained, predicted = rig.acted(), stage.trained.copy(), stage.predicted.copy()
         rig.run_until(lambda: rig.acted()[0] > acted[0] + 40)
         assert rig.acted()[1:] == acted[1:]
@@ -182,13 +181,18 @@ def test_the_lag_stays_bounded_when_a_group_comes_back() -> None:
     rig = Rig(pauses_s=(0.0005, 0.0, 0.0), training_queue=12, t_max=5, **fields)
     rig.run_until(lambda: min(rig.acted()) > 20)
     rig.engine.use(Parts(1, 1, 1, 12))
+    rig.run_until_parked(1)
     parked_at = rig.stage.updates
-    rig.run_until(lambda: rig.stage.updates > parked_at + 300)
+    rig.run_until(lambda: rig.stage.updates > parked_at + 300)  # nothing of the other waits now
+    back_at = rig.stage.updates
     rig.engine.use(Parts(2, 1, 1, 12))
     acted = rig.acted()[1]
-    rig.run_until(lambda: rig.acted()[1] > acted + 20)
+    rig.run_until(lambda: rig.acted()[1] > acted + 40)
     rig.close()
-    assert rig.stage.greatest_lag < 200
+    trained = [sample for batch in rig.stage.batches[back_at:] for sample in batch]
+    versions = [sample.version for sample in trained if sample.observation[0] >= 3]
+    assert len(versions) > 3 * 5
+    assert min(versions) >= back_at
 
 
 def test_holding_still_stops_all_groups_and_gives_their_random_states() -> None:

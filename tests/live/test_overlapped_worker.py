@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -14,7 +15,7 @@ torch = pytest.importorskip("torch")
 from overlapped_rig import PATIENCE_S, lag_bound  # noqa: E402
 
 from simsched.live.errors import LiveError  # noqa: E402
-from simsched.live.ga3c.agents import Segment  # noqa: E402
+from simsched.live.ga3c.agents import AgentGroup, Segment  # noqa: E402
 from simsched.live.ga3c.batches import Batcher  # noqa: E402
 from simsched.live.ga3c.settings import Settings  # noqa: E402
 from simsched.live.ga3c.worker import Row, Worker  # noqa: E402
@@ -122,14 +123,23 @@ def test_t_max_and_gamma_change_while_threads_work(monkeypatch: pytest.MonkeyPat
         add(batcher, segments)
 
     monkeypatch.setattr(Batcher, "add", spied)
+    stepped, step = Counter[AgentGroup](), AgentGroup.step
+
+    def counted(group: AgentGroup, predictor: Any) -> Any:
+        stepped[group] += 1  # what it finished before is in the queue
+        return step(group, predictor)
+
+    monkeypatch.setattr(AgentGroup, "step", counted)
     worker = Worker(cartpole(t_max=5))
     go_on(worker, lambda: len(lengths) > 50)
     with pytest.raises(LiveError, match=r"^gamma: 1\.5 is outside \(0, 1\]$"):
         worker.change(gamma=1.5, t_max=9)
     assert max(lengths) <= 5
     worker.change(t_max=2)
-    changed = len(lengths)
-    go_on(worker, lambda: len(lengths) > changed + 60)
+    before = stepped.copy()
+    go_on(worker, lambda: all(stepped[group] > n + 7 for group, n in before.items()))
+    waiting = len(lengths)
+    go_on(worker, lambda: len(lengths) > waiting + 60)  # more than the queue holds
     settled = len(lengths)
     go_on(worker, lambda: len(lengths) > settled + 60)
     worker.close()

@@ -26,7 +26,8 @@ from simsched.live.ga3c.transfer import Transfer  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
-PATIENCE_S = 30.0
+PATIENCE_S = 300.0
+"""With what comes for certain, on a machine however busy."""
 
 
 class Helper(threading.Thread):
@@ -147,7 +148,6 @@ def test_many_threads_lose_and_double_nothing(bound: int) -> None:
     putters = [Helper(lambda who=who: put(who)) for who in range(4)]  # type: ignore[misc]
     assert [putter.finish() for putter in putters] == [None] * 4
     until(lambda: not queue.weight)
-    time.sleep(0.05)  # so that what was taken last is in its taker's list
     queue.close()
     parts = [taker.finish() for taker in takers]
     everything = sorted(item for part in parts for item in part)
@@ -214,6 +214,7 @@ def test_who_waits_for_an_answer_is_let_go() -> None:
     queue = BoundedQueue[Request](100, len)
     asked = QueuedPredictor(queue)
     helper = Helper(lambda: asked.predict(observations(0, 2)))
+    until(lambda: queue.weight == 2)
     assert helper.waits()
     queue.close()
     assert helper.waits()  # its question was taken in; nobody will answer

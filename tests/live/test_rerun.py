@@ -170,5 +170,11 @@ def test_a_real_search_is_predicted(real: Replayed) -> None:
     """Roughly: the machine of a test is busy with others, so starts differ by factors."""
     actual, predicted = real.run.result, real.predicted.result
     assert real.measured.costs["start"].least_us > 0
-    assert 0.5 < predicted.wall_time_s / actual.wall_time_s < 2
-    assert predicted.utilization == pytest.approx(actual.utilization, abs=0.15)
+    places, costs = real.measured.places, real.measured.costs
+    uneven_s = 1e-6 * sum(
+        abs(us - costs[kind].mean_us) for kind, found in places.items() for us in found.values()
+    )  # of which nobody can predict when it falls due
+    off_s = abs(predicted.wall_time_s - actual.wall_time_s)
+    assert off_s < actual.wall_time_s / 2 + uneven_s
+    off = abs(predicted.utilization - actual.utilization)
+    assert off < 0.15 + uneven_s / actual.wall_time_s

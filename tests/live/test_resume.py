@@ -46,11 +46,21 @@ SETTINGS = make_settings(worker("--pace", "0.003"), scheduler="random", workers=
 
 
 @pytest.fixture
-def killed(server: Server, tmp_path: Path) -> Iterator[Path]:
+def settings(tmp_path: Path) -> LiveSettings:
+    """Of a search that stands still half-way until its coordinator was killed."""
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    command = worker(faults=["hold,trial=2,step=14,times=1"], marks=marks)
+    return make_settings(command, scheduler="random", workers=4)
+
+
+@pytest.fixture
+def killed(server: Server, tmp_path: Path, settings: LiveSettings) -> Iterator[Path]:
     """The folder of a search whose coordinator was killed half-way."""
     folder = tmp_path / "run"
-    coordinator = server.start(folder, SETTINGS, 1, resume=False)
-    until(lambda: lines(folder) >= 12)
+    coordinator = server.start(folder, settings, 1, resume=False)
+    until(lambda: (tmp_path / "marks" / "0-2-0").exists() or coordinator.is_over())
+    assert lines(folder) >= 12
     coordinator.signal(signal.SIGKILL)
     assert coordinator.wait() == -signal.SIGKILL
     socket = socket_folder(run_of(folder))
@@ -67,11 +77,11 @@ def contents(folder: Path) -> dict[str, str]:
     }
 
 
-def refused(server: Server, folder: Path, settings: LiveSettings = SETTINGS) -> str:
+def refused(server: Server, folder: Path) -> str:
     """Try to resume; return the one line of the refusal. Nothing must be changed."""
     until(lambda: processes_of(run) == []) if (run := known_run(folder)) else None
     before = contents(folder)
-    coordinator = server.start(folder, settings, 1, resume=True)
+    coordinator = server.start(folder, read_settings(folder), 1, resume=True)
     assert coordinator.wait() == 2
     (line,) = coordinator.output.splitlines()
     assert contents(folder) == before
@@ -92,7 +102,7 @@ def test_a_torn_last_line_is_cut_off(server: Server, killed: Path) -> None:
         file.write(whole.splitlines()[-1][:-9])
     with (killed / "trials" / "0000" / "rows.jsonl").open("ab") as file:
         file.write(b'{"row":[0.1')
-    goes_on(server, killed, SETTINGS)
+    goes_on(server, killed, read_settings(killed))
     assert (killed / "journal.jsonl").read_bytes().startswith(whole)
 
 
@@ -107,7 +117,7 @@ def test_a_flipped_byte_is_refused_with_its_line(server: Server, killed: Path) -
         line = refused(server, killed)
         assert line.startswith(f"{file}: line {number}: its check does not fit")
     file.write_bytes(whole)
-    goes_on(server, killed, SETTINGS)
+    goes_on(server, killed, read_settings(killed))
 
 
 def test_a_line_that_is_gone_is_refused(server: Server, killed: Path) -> None:
@@ -134,7 +144,7 @@ def test_changed_settings_are_refused(
 ) -> None:
     path = killed / "settings.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
-    line = refused(server, killed, read_settings(killed))
+    line = refused(server, killed)
     assert re.search(said, line), line
 
 
@@ -142,17 +152,21 @@ def test_other_code_is_refused(killed: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(search, "code_digest", lambda: "0123456789abcdef")
     before = contents(killed)
     with pytest.raises(LiveError, match=r"begun by other code .*; resume it with that"):
-        search_here(killed, SETTINGS, resume=True, show=Says())
+        search_here(killed, read_settings(killed), resume=True, show=Says())
     assert contents(killed) == before
 
 
 def test_a_second_coordinator_is_refused(server: Server, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    settings = make_settings(worker("--pace", 0.1), scheduler="random", workers=2)
+    folder, marks = tmp_path / "run", tmp_path / "marks"
+    marks.mkdir()
+    settings = make_settings(
+        worker(faults=["gate,step=4"], marks=marks), scheduler="random", workers=2
+    )
     first = server.start(folder, settings, 1, resume=False)
     until(lambda: lines(folder) >= 2)
     second = server.start(folder, settings, 1, resume=True)
     assert second.wait() == 2
+    (marks / "open").touch()
     assert second.output == f"error: {folder}: another simsched live runs this search\n"
     assert first.wait() == 0
     assert check_end(folder, settings).courses == Naive(settings).courses()
@@ -176,9 +190,9 @@ def test_one_that_had_not_begun_begins(server: Server, tmp_path: Path) -> None:
 
 
 def test_a_finished_search_stays_as_it_is(server: Server, killed: Path) -> None:
-    goes_on(server, killed, SETTINGS)
+    goes_on(server, killed, read_settings(killed))
     journal = (killed / "journal.jsonl").read_bytes()
-    goes_on(server, killed, SETTINGS)
+    goes_on(server, killed, read_settings(killed))
     assert (killed / "journal.jsonl").read_bytes() == journal
 
 

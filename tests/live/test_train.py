@@ -24,13 +24,32 @@ pytestmark = pytest.mark.torch
 QUICK = ("--game", "CartPole-v1", "--preset", "repeatable", "--agents", "4", "--seed", "3")
 
 
-def command(*options: str) -> list[str]:
-    return [sys.executable, "-P", "-c", "from simsched.cli import main; main()", "train", *options]
+MAIN = "from simsched.cli import main; main()"
+HELD = f"""
+import time
+from pathlib import Path
+from simsched.live.ga3c.worker import Worker
+
+def held(worker):
+    if worker.episodes and not Path("go").exists():
+        while not Path("go").exists():
+            time.sleep(0.01)
+        time.sleep(0.6)  # it looks whether it is to stop each half a second
+    return advance(worker)
+
+advance, Worker.advance = Worker.advance, held
+{MAIN}
+"""
+"""Stands still after its first episode, until there is a file `go`."""
+
+
+def command(*options: str, code: str = MAIN) -> list[str]:
+    return [sys.executable, "-P", "-c", code, "train", *options]
 
 
 def run(*options: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*options), cwd=cwd, capture_output=True, text=True, timeout=240, check=False
+        command(*options), cwd=cwd, capture_output=True, text=True, timeout=600, check=False
     )
 
 
@@ -77,7 +96,8 @@ def test_a_run_gives_a_curve_scalars_and_json(tmp_path: Path) -> None:
     entropy = [event.value for event in accumulator.Scalars("train/entropy")]
     assert all(0 < value <= np.log(2) + 1e-6 for value in entropy)
     assert accumulator.Scalars("batch/training")[-1].value == 80
-    assert accumulator.Scalars("episode/score")[-1].step == 6000
+    assert accumulator.Scalars("speed/steps_per_s")[-1].step == 6000
+    assert 0 < accumulator.Scalars("episode/score")[-1].step <= 6000  # of its last episodes
 
     again = run("--resume", "a", "--json", "-", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
@@ -97,16 +117,17 @@ def test_the_same_seed_gives_the_same_curve(tmp_path: Path) -> None:
 def test_a_signal_to_stop_saves_and_resume_goes_on(number: signal.Signals, tmp_path: Path) -> None:
     rows = tmp_path / "a" / "trial-0000.jsonl"
     with subprocess.Popen(
-        command(*QUICK, "--steps", "30000", "--out", "a"),
+        command(*QUICK, "--steps", "30000", "--out", "a", code=HELD),
         cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True,
     ) as process:  # fmt: skip
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while not (rows.exists() and read_lines(rows)):
             assert time.monotonic() < deadline
             assert process.poll() is None
             time.sleep(0.02)
         os.killpg(process.pid, number)
-        said = process.communicate(timeout=60)[1]
+        (tmp_path / "go").touch()
+        said = process.communicate(timeout=300)[1]
     assert process.returncode == 130, said
     assert "Interrupted and saved after" in said
     assert "simsched train --resume a" in said

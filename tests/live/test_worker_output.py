@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worker_programs import Heard, launch, until
+from worker_programs import PATIENCE_S, Heard, launch, until
 
 from simsched.live.worker_output import CUT, LONGEST_LINE, Lines
 
@@ -69,7 +69,7 @@ def test_both_outputs_of_a_process_and_bytes_that_are_no_text() -> None:
             r"os.write(1, b'to one\n'); os.write(2, b'to two \xff\n'); os.write(1, b'z' * 70000)",
             heard,
         )
-        await process.leave(20)
+        await process.leave(PATIENCE_S)
 
     asyncio.run(run())
     assert heard.lines == ["to one", "to two \ufffd", "z" * LONGEST_LINE + CUT]

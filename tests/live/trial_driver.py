@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,8 @@ from simsched.live.ga3c.settings import PRESETS, Settings
 from simsched.live.ga3c_trial import Trial
 from simsched.live.protocol import Beat, FromWorker, Rows, Source, ToWorker, Training, Welcome
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
+"""With what comes for certain, on a machine however busy."""
 T = TypeVar("T", bound=FromWorker)
 
 TRAINING: dict[str, Any] = {
@@ -110,6 +111,18 @@ class Driver:
                 return message
             assert isinstance(message, Rows | Beat | Training), message
 
+    def drain(self, seconds: float) -> list[int]:
+        """The steps of the beats that come before nothing has come for so long."""
+        steps = []
+        self.connection.settimeout(seconds)
+        with suppress(TimeoutError):
+            while True:
+                steps.append(self.expect(Beat).steps)
+        self._lines.close()
+        self.connection.settimeout(PATIENCE_S)
+        self._lines = self.connection.makefile("rb")  # one that timed out cannot be read again
+        return steps
+
     def ends(self) -> None:
         """Read on to the end of the connection, where only rows and beats may be."""
         try:
@@ -180,9 +193,12 @@ class Process(Driver):
 
 @contextmanager
 def in_a_process(
-    folder: Path, told: Welcome, command: list[str] | None = None
+    folder: Path, told: Welcome, *first: ToWorker, command: list[str] | None = None
 ) -> Iterator[Process]:
-    """Start `python -m simsched.live.ga3c_trial`, answer its hello, kill what is left of it."""
+    """Start `python -m simsched.live.ga3c_trial`, answer its hello, kill what is left of it.
+
+    What is told `first` is there before it trains.
+    """
     path = folder / "socket"
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
@@ -199,13 +215,12 @@ def in_a_process(
             start_new_session=True,
         )
         try:
-            driver = Process(_accept(listener, process))
-            driver.process = process
-            hello = driver.next()
-            assert (hello.protocol, hello.token, hello.pid) == (1, "secret", process.pid)
-            driver.send(told)
-            yield driver
-            driver.close()
+            with closing(Process(_accept(listener, process))) as driver:
+                driver.process = process
+                hello = driver.next()
+                assert (hello.protocol, hello.token, hello.pid) == (1, "secret", process.pid)
+                driver.send(told, *first)
+                yield driver
         finally:
             process.kill()
             process.communicate()

@@ -1,9 +1,11 @@
 """Programs that tests start as workers, and what tests ask of processes."""
 
 import asyncio
+import gc
 import os
 import sys
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,10 @@ from simsched.live.launch import WorkerProcess
 from simsched.live.nodes import Node
 from simsched.live.process_groups import is_alive
 
-RUN_ID = "run-of-a-test"
+RUN_ID = f"run-of-a-test-{uuid.uuid4().hex}"
+"""Nobody else's, of those who run these tests on this machine now."""
+PATIENCE_S = 300.0
+"""With what comes for certain, on a machine however busy."""
 CORE = min(os.sched_getaffinity(0))
 NODE = Node(number=0, name=f"core {CORE}", cores=(CORE,))
 
@@ -43,7 +48,7 @@ class Heard:
         self.lines: list[str] = []
         self.exits: list[int] = []
 
-    async def until(self, count: int, limit_s: float = 30.0) -> list[str]:
+    async def until(self, count: int, limit_s: float = PATIENCE_S) -> list[str]:
         """Wait for so many lines."""
         await until(lambda: len(self.lines) >= count, limit_s)
         return self.lines
@@ -65,7 +70,7 @@ def launch(
     )  # fmt: skip
 
 
-async def until(condition: Callable[[], bool], limit_s: float = 30.0) -> None:
+async def until(condition: Callable[[], bool], limit_s: float = PATIENCE_S) -> None:
     """Wait until something holds."""
     deadline = time.monotonic() + limit_s
     while not condition():
@@ -87,4 +92,5 @@ def children() -> set[int]:
 
 
 def open_files() -> int:
+    gc.collect()  # what an earlier test left may be closed at any moment
     return len(os.listdir("/proc/self/fd"))
