@@ -13,6 +13,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -150,12 +151,12 @@ class Store:
     def size_bytes(self) -> int:
         """Return what the whole folder has on the disk."""
         total = 0
-        for path in self.folder.rglob("*"):
-            try:
-                status = path.lstat()
-            except FileNotFoundError:  # deleted meanwhile
-                continue
-            total += status.st_size if stat.S_ISREG(status.st_mode) else 0
+        # Others save and delete meanwhile; os.walk passes over a folder that is gone, rglob raises.
+        for folder, _, names in os.walk(self.folder):
+            for name in names:
+                with suppress(FileNotFoundError):
+                    status = os.lstat(os.path.join(folder, name))
+                    total += status.st_size if stat.S_ISREG(status.st_mode) else 0
         return total
 
 

@@ -4,7 +4,9 @@ import errno
 import os
 import re
 import shutil
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -174,3 +176,27 @@ def test_a_curve_is_open_only_while_it_grows(tmp_path: Path) -> None:
     curve.add([(0.2, 20, 2, 0.7)])
     curve.close()
     assert TrialCurve(tmp_path / "rows.jsonl").rows == [(0.1, 10, 1, 0.5), (0.2, 20, 2, 0.7)]
+
+
+def test_the_size_is_told_while_workers_save_and_checkpoints_go(tmp_path: Path) -> None:
+    """The view asks for it while others write: what vanishes on the way is left out."""
+    store, over = Store(tmp_path), threading.Event()
+    kept = store.scratch(7)
+    kept.write_bytes(bytes(1000))
+
+    def others() -> None:
+        while not over.is_set():
+            data = store.scratch(1)
+            data.mkdir()
+            (data / "weights").write_bytes(bytes(10))
+            shutil.rmtree(data.parent)
+
+    with ThreadPoolExecutor(1) as pool:
+        told = pool.submit(others)
+        try:
+            sizes = {store.size_bytes() for _ in range(3000)}
+        finally:
+            over.set()
+        told.result()
+    assert sizes <= {1000, 1010}
+    assert store.size_bytes() == 1000
