@@ -26,8 +26,8 @@ class Lines:
     def __init__(self, hear: Callable[[str], object]) -> None:
         self._hear = hear
         self._begun = bytearray()
-        self._skips = False
-        """Whether the rest of a line that was cut is being passed over."""
+        self._cut = self._returned = False
+        """Whether the line is longer than it may be; whether a carriage return came last."""
 
     def feed(self, data: bytes) -> None:
         """Take some output; tells every line that it completes."""
@@ -39,29 +39,30 @@ class Lines:
 
     def close(self) -> None:
         """Tell what came after the last line's end, if anything did."""
-        if self._begun:
+        if self._begun or self._returned:
             self._finish()
 
     def _extend(self, part: bytes) -> None:
-        if self._skips:
+        if not part:
             return
-        self._begun += part
-        overwritten = self._begun.rfind(b"\r", 0, -1)
-        if overwritten >= 0:
-            del self._begun[: overwritten + 1]
-        if len(self._begun) > LONGEST_LINE:
-            self._tell(self._begun[:LONGEST_LINE], CUT)
-            self._skips = True
+        if self._returned:
+            self._clear()
+        self._returned = part.endswith(b"\r")  # the end of a line, if that follows
+        _, overwritten, part = part.removesuffix(b"\r").rpartition(b"\r")
+        if overwritten:
             self._begun.clear()
+            self._cut = False
+        room = LONGEST_LINE - len(self._begun)
+        self._begun += part[:room]
+        self._cut |= len(part) > room
 
     def _finish(self) -> None:
-        if not self._skips:
-            self._tell(self._begun.removesuffix(b"\r"))
-        self._skips = False
-        self._begun.clear()
+        self._hear(self._begun.decode(errors="replace") + CUT * self._cut)
+        self._clear()
 
-    def _tell(self, line: bytearray, note: str = "") -> None:
-        self._hear(line.decode(errors="replace") + note)
+    def _clear(self) -> None:
+        self._begun.clear()
+        self._cut = self._returned = False
 
 
 class OutputReader:

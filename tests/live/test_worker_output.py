@@ -3,10 +3,11 @@
 import asyncio
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from worker_programs import PATIENCE_S, Heard, launch, until
 
+from simsched.live import worker_output
 from simsched.live.worker_output import CUT, LONGEST_LINE, Lines
 
 
@@ -47,17 +48,37 @@ def test_long_lines_are_cut_with_a_note(chunk: int) -> None:
     assert heard == ["x" * LONGEST_LINE, "y" * LONGEST_LINE + CUT, "z" * LONGEST_LINE + CUT, "end"]
 
 
-@settings(deadline=None)
+def naive_lines(text: bytes, longest: int) -> list[str]:
+    """All of the output at once: what stands on a terminal's lines, cut."""
+    *lines, rest = text.split(b"\n")
+    shown = [
+        line.removesuffix(b"\r").rpartition(b"\r")[2]
+        for line in [*lines, *([rest] if rest else [])]
+    ]
+    return [
+        each[:longest].decode(errors="replace") + (CUT if len(each) > longest else "")
+        for each in shown
+    ]
+
+
 @given(
-    st.lists(st.sampled_from([b"ab", b"\n", b"\r", b"\r\n", b"\xc3", b"\xa9", b"z"])),
-    st.lists(st.integers(0, 1000), max_size=8),
+    st.lists(st.sampled_from([b"ab", b"\n", b"\r", b"\r\n", b"\xc3", b"\xa9", b"zzz"])),
+    st.lists(st.integers(0, 60), max_size=8),
 )
 def test_where_the_chunks_end_does_not_matter(parts: list[bytes], places: list[int]) -> None:
-    text = b"".join(part.replace(b"z", b"z" * 40_000) for part in parts)  # too long to be shown
-    # Thousandths of a long text, bytes of a short one.
-    cuts = sorted(min(len(text), max(p, p * len(text) // 1000)) for p in places)
+    text = b"".join(parts)
+    cuts = sorted(min(len(text), place) for place in places)
     chunks = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    assert lines_of(*chunks) == lines_of(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker_output, "LONGEST_LINE", 5)
+        assert lines_of(*chunks) == naive_lines(text, 5)
+
+
+@pytest.mark.parametrize("size", [1, 7, 40_000, 90_000])
+def test_a_line_too_long_can_be_overwritten_too(size: int) -> None:
+    text = b"z" * 80_000 + b"\rab\n" + b"y" * LONGEST_LINE + b"\r\n" + b"x" * 80_000 + b"\r"
+    heard = lines_of(*(text[k : k + size] for k in range(0, len(text), size)))
+    assert heard == ["ab", "y" * LONGEST_LINE, "x" * LONGEST_LINE + CUT]
 
 
 def test_both_outputs_of_a_process_and_bytes_that_are_no_text() -> None:
