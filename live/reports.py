@@ -148,6 +148,8 @@ class Reports:
 
     async def _keep(self, attempt: Attempt, state: dict[str, Any]) -> None:
         """Make a checkpoint durable, then tell the coordinator."""
+        if attempt.failed or attempt.state == "leaving":
+            return  # its trial was stopped at a milestone that was told just before
         self._progressed_to(attempt, state)
         count = attempt.count(self.settings.unit)
         parking = attempt.state == "parking"

@@ -9,8 +9,9 @@ step alone decide. So its scores show from which weights it went on, and with wh
 A fault happens from `step` on (by default 1) when its moment comes; only in `trial` and on `node`,
 if they are given; `times` times in each trial, if that is given: the folder --marks keeps count.
 
-Two faults are none, but let a test say when it goes on: `hold` stands still until the coordinator
-says something; `gate` does what it says, but trains on only once there is a file --marks/open.
+Three faults are none, but let a test say when it goes on: `hold` stands still until the coordinator
+says something; `gate` does what it says, but trains on only once there is a file --marks/open;
+`late-report` waits as `hold` does before it reports, and is heard only once it has saved, too.
 """
 
 import json
@@ -50,10 +51,15 @@ class Channel:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.connect(os.environ["SIMSCHED_SOCKET"])
         self.buffer = b""
+        self.holds_back, self.held_back = False, b""
 
     def send(self, **message):
+        self.held_back += json.dumps(message).encode() + b"\n"
+        if self.holds_back:
+            return
+        data, self.held_back = self.held_back, b""
         try:
-            self.socket.sendall(json.dumps(message).encode() + b"\n")
+            self.socket.sendall(data)
         except OSError:
             raise Over from None
 
@@ -132,6 +138,14 @@ class Trial:
                 self.tell_a_row()
             else:
                 self.beat()
+            self.wait_at_the_gate()
+            if self.channel.something_came():
+                self.obey(self.channel.receive())
+
+    def wait_at_the_gate(self):
+        """Obey, but train on only when the gate is open; the row of this step is told."""
+        while self.faults.due("gate", self.steps) and not self.faults.is_open():
+            self.stand(self.faults.is_open)
             if self.channel.something_came():
                 self.obey(self.channel.receive())
 
@@ -177,6 +191,9 @@ class Trial:
 
     def report(self, score):
         since = time.perf_counter()
+        if self.faults.due("late-report", self.steps):
+            self.stand(lambda: False)
+            self.channel.holds_back = True  # until it is saved: both are heard at once
         self.channel.send(
             type="report", step=self.until, score=score, reached=self.count(), **self.counters()
         )
@@ -228,6 +245,7 @@ class Trial:
         state = {name: getattr(self, name) for name in kept} | self.counters()
         if due("bad-state", self.steps):
             state["steps"] = "many"
+        self.channel.holds_back = False
         self.channel.send(type="saved", state=state)
         if due("die-saved", self.steps):
             os.kill(os.getpid(), signal.SIGKILL)
@@ -239,10 +257,6 @@ class Trial:
         due("note", now)  # nothing is wrong, but --marks tells that it is here
         if due("hold", now):
             self.stand(lambda: False)
-        while due("gate", now) and not self.faults.is_open():
-            self.stand(self.faults.is_open)
-            if self.channel.something_came():
-                self.obey(self.channel.receive())
         if due("crash", now):
             print("Segmentation fault", flush=True)
             os._exit(7)

@@ -146,6 +146,26 @@ def test_ctrl_c_once_saves_and_says_how_to_go_on(tmp_path: Path, command_line: C
     assert past.courses == Naive(settings).courses()
 
 
+def test_a_trial_that_is_stopped_while_it_parks(tmp_path: Path, server: Server) -> None:
+    """Its last report and that it is saved come at once: by then nobody waits for the save."""
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    settings = make_settings(
+        worker(faults=["late-report,step=20,times=1"], marks=marks), scheduler="random",
+        workers=2, nodes=2, phases=1, phase_length=20, checkpoints="scheduler",
+    )  # fmt: skip
+    folder = tmp_path / "run"
+    coordinator = server.start(folder, settings, 2, resume=False)
+    both = [marks / "0-0-0", marks / "0-1-0"]
+    until(lambda: all(mark.exists() for mark in both) or coordinator.is_over())
+    coordinator.signal(signal.SIGINT)
+    assert coordinator.wait() == 0, coordinator.output  # there is nothing left to go on with
+    past = check_end(folder, settings)
+    assert past.courses == Naive(settings).courses()
+    assert past.events(Interrupted)
+    assert not past.events(Parked) + past.events(Failed)
+
+
 def test_ctrl_c_twice_stops_at_once(tmp_path: Path, command_line: CommandLine) -> None:
     """A worker that neither saves nor goes when it is asked to holds nobody up."""
     folder = tmp_path / "run"
