@@ -39,7 +39,8 @@ def chosen_costs(cluster: str | None, **options: Any) -> dict[str, float]:
     in_force = 0 if cluster is None else _rank("cluster")
     if options["costs_from"] is not None and _rank("costs_from") >= in_force:
         in_force = _rank("costs_from")
-        chosen.update(measured_costs(Path(options["costs_from"])))
+        instead = "it is taken to cost nothing" if cluster is None else "the cluster's cost stands"
+        chosen.update(measured_costs(Path(options["costs_from"]), instead))
     for name in ("start", "save", "load"):
         if (cost := options[f"{name}_cost"]) is not None and _rank(f"{name}_cost") >= in_force:
             chosen[f"{name}_s"] = cost
@@ -54,10 +55,14 @@ def _rank(name: str) -> int:
     return 2 if source is ParameterSource.COMMANDLINE else 1
 
 
-def measured_costs(run: Path) -> dict[str, float]:
+def measured_costs(run: Path, instead: str) -> dict[str, float]:
     """Return what starting, saving and loading took in a live run, in seconds.
 
-    What the run never did is not known, and taken to cost nothing: a note on stderr says so.
+    What the run never did is not known: it is left out, and a note on stderr says so.
+
+    Args:
+        run: its folder.
+        instead: what holds for costs that are not known, for the note.
 
     Raises:
         click.UsageError: it is not the folder of a finished live run.
@@ -73,14 +78,15 @@ def measured_costs(run: Path) -> dict[str, float]:
     costs = [named.get(name, -1) for name in _COSTS]
     if not all(isinstance(cost, int | float) and 0 <= cost <= Seconds.high for cost in costs):
         raise click.UsageError(f"--costs-from {run}: is not the folder of a finished live run")
-    for what, done in (("saved", "saves"), ("loaded", "loads")):
+    known = dict(zip(_COSTS, map(float, costs), strict=True))
+    for what, done, name in (("saved", "saves", "save_s"), ("loaded", "loads", "load_s")):
         if isinstance(runs, list) and not any(_did(each, done) for each in runs):
+            del known[name]
             click.echo(
-                f"note: {run} {what} no checkpoint, so what that costs is not known: it is taken "
-                "to cost nothing",
+                f"note: {run} {what} no checkpoint, so what that costs is not known: {instead}",
                 err=True,
             )
-    return {name: float(cost) for name, cost in zip(_COSTS, costs, strict=True)}
+    return known
 
 
 def _did(run: object, what: str) -> bool:

@@ -64,6 +64,29 @@ def test_which_costs_count(
         assert found["cluster"]["costs"]["hand_over_s"] == 0.5
 
 
+@pytest.mark.parametrize(
+    ("arguments", "costs", "instead"),
+    [
+        ("", (11, 12, 0), "it is taken to cost nothing"),
+        ("--cluster c.toml", (11, 12, 3), "the cluster's cost stands"),
+    ],
+)
+def test_what_the_run_never_did_costs_what_it_would_without_it(
+    arguments: str, costs: tuple[float, ...], instead: str, simsched: Run
+) -> None:
+    measured = json.loads(Path("live/results.json").read_text())
+    measured["settings"]["load_s"] = 0.0
+    measured["runs"] = [{"saves": 2, "loads": 0}]
+    Path("live/results.json").write_text(json.dumps(measured))
+    found = settings(simsched, "--costs-from", "live", *arguments.split())
+    assert tuple(found[name] for name in NAMES) == costs
+    noted = simsched("simulate", "--game", "CartPole-v1", "--workers", 2, "--scheduler", "random",
+                     "--costs-from", "live", *arguments.split()).err  # fmt: skip
+    assert noted == (
+        f"note: live loaded no checkpoint, so what that costs is not known: {instead}\n"
+    )
+
+
 def test_costs_beside_a_cluster_are_spent_and_the_pages_command_repeats_them(
     simsched: Run, here: Path
 ) -> None:

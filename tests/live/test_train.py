@@ -113,7 +113,7 @@ def test_the_same_seed_gives_the_same_curve(tmp_path: Path) -> None:
     np.testing.assert_array_equal(first.steps, second.steps)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_stop_saves_and_resume_goes_on(number: signal.Signals, tmp_path: Path) -> None:
     rows = tmp_path / "a" / "trial-0000.jsonl"
     with subprocess.Popen(
